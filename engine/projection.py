@@ -1,0 +1,301 @@
+"""A partition's projection over its life: opened, caught up, rebuilt beside the old one, swapped, reopened after damage.
+
+Where the rows live is behind `ProjectionFiles`: folders on disk, or memory for a simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from engine.batch import Batch
+from engine.logs.interface import Log
+from projections.layout import VIEW_VERSION
+from projections.position_rule import PositionRule
+from projections.rebuild import Store, Verified, catch_up, resume, verify
+from projections.rocks import ProjectionDamaged, RocksView, destroy
+from projections.view import MemoryView, View
+
+log = logging.getLogger("runstore.projection")
+
+_CURRENT: Final = "CURRENT"
+
+
+class ProjectionFiles(Protocol):
+    """Where a partition's projections are kept: the current one, and new ones made beside it."""
+
+    def open_current(self) -> Store | None:
+        """Open the current projection; None when there is none. Raises `ProjectionDamaged`."""
+        ...
+
+    def make_new(self) -> Store:
+        """Make an empty projection beside the current one."""
+        ...
+
+    def adopt(self, new: Store) -> None:
+        """Make a new projection the current one, in one step."""
+        ...
+
+    def tidy(self) -> None:
+        """Drop every projection but the current one; none of them may be open."""
+        ...
+
+    def release(self, store: Store) -> None:
+        """Close a projection."""
+        ...
+
+    def discard(self, store: Store) -> None:
+        """Close a projection that is not current and drop it."""
+        ...
+
+
+class Projection:
+    """One partition's projection and the position rule that says how far it has read the log."""
+
+    def __init__(self, partition: int, the_log: Log, files: ProjectionFiles) -> None:
+        self._partition = partition
+        self._log = the_log
+        self._files = files
+        self._store: Store | None = None
+        self.rule = PositionRule(partition, voids_legal=not the_log.exclusive)
+        self.rebuild_progress: float | None = None
+
+    @property
+    def store(self) -> Store:
+        """The current projection, for the partition's loop alone."""
+        assert self._store is not None, "the projection has not been opened"
+        return self._store
+
+    @property
+    def view(self) -> View:
+        """The current projection, for reading."""
+        return self.store
+
+    @property
+    def applied_position(self) -> int:
+        """The offset after the last applied entry."""
+        return self.rule.applied().position
+
+    @property
+    def void_records(self) -> int:
+        """How many records of the log did not count."""
+        return self.rule.void_records
+
+    async def open(self) -> None:
+        """Open the current projection and apply the log to its end; rebuild where that cannot be trusted."""
+        try:
+            self._store = self._files.open_current()
+            rule = await self._resume() if self._store is not None else None
+        except ProjectionDamaged as error:
+            log.error("partition %d: %s; it is rebuilt from the log", self._partition, error)
+            rule = None
+        if rule is None:
+            await self._rebuild_now()
+            return
+        self.rule = rule
+        try:
+            await catch_up(self._log, self._partition, self.store, rule)
+        except ProjectionDamaged as error:
+            log.error("partition %d: %s; it is rebuilt from the log", self._partition, error)
+            await self._rebuild_now()
+
+    async def reopen(self) -> None:
+        """Close the projection, whatever state it is in, and open it again."""
+        self.close()
+        await self.open()
+
+    def close(self) -> None:
+        """Release the projection. Safe to repeat."""
+        if self._store is not None:
+            store, self._store = self._store, None
+            try:
+                self._files.release(store)
+            except ProjectionDamaged as error:
+                log.error("partition %d: closing the projection: %s", self._partition, error)
+
+    def land(self, batch: Batch) -> None:
+        """Commit a batch that has landed where it was decided for."""
+        self.rule.landed(batch.records, batch.data)
+        self.store.commit(batch.overlay, self.rule.applied())
+
+    async def rebuild_beside(self, turn_lock: asyncio.Lock) -> None:
+        """Fold the log into a new projection while the old one serves; swap when the new one has caught up.
+
+        The last stretch is folded under `turn_lock`, while no batch is in flight.
+        """
+        if self.rebuild_progress is not None:
+            return
+        self.rebuild_progress = 0.0
+        new = self._files.make_new()
+        try:
+            rule = PositionRule(self._partition, voids_legal=not self._log.exclusive)
+            while rule.end < self.rule.end:
+                await catch_up(self._log, self._partition, new, rule, until=self.rule.end, progress=self._note(rule))
+            async with turn_lock:
+                await catch_up(self._log, self._partition, new, rule)
+                old, self._store, self.rule = self._store, new, rule
+                self._files.adopt(new)
+                if old is not None:
+                    self._files.discard(old)
+        except BaseException:
+            if self._store is not new:
+                self._files.discard(new)
+            raise
+        finally:
+            self.rebuild_progress = None
+
+    async def verify(self, turn_lock: asyncio.Lock) -> Verified:
+        """Fold the log into a fresh projection and compare it with this one, which must not change meanwhile."""
+        fresh = self._files.make_new()
+        try:
+            async with turn_lock:
+                return await verify(
+                    self._log, self._partition, self.view, fresh, voids_legal=not self._log.exclusive
+                )
+        finally:
+            self._files.discard(fresh)
+
+    async def _resume(self) -> PositionRule | None:
+        applied = self.store.applied()
+        if applied.view_version != VIEW_VERSION:
+            log.warning(
+                "partition %d: the projection is of view version %d, this is %d; it is rebuilt",
+                self._partition,
+                applied.view_version,
+                VIEW_VERSION,
+            )
+            return None
+        end = await self._log.end(self._partition)
+        rule = None
+        if applied.position <= end:
+            rule = await resume(self._log, self._partition, applied, voids_legal=not self._log.exclusive)
+        if rule is None:
+            log.critical(
+                "partition %d: the log ends at position %d and is not the one this projection was folded from up to position %d: "
+                "it was truncated or rewritten, and acknowledged records may be lost. The projection is rebuilt from the log as it is.",
+                self._partition,
+                end,
+                applied.position,
+            )
+        return rule
+
+    async def _rebuild_now(self) -> None:
+        self.close()
+        new = self._files.make_new()
+        rule = PositionRule(self._partition, voids_legal=not self._log.exclusive)
+        self.rebuild_progress = 0.0
+        try:
+            await catch_up(self._log, self._partition, new, rule, progress=await self._note_until_end())
+            self._files.adopt(new)
+            self._files.tidy()
+        except BaseException:
+            self._files.discard(new)
+            raise
+        finally:
+            self.rebuild_progress = None
+        self._store, self.rule = new, rule
+
+    def _note(self, rule: PositionRule) -> Callable[[int], None]:
+        return lambda end: self._set_progress(end, max(self.rule.end, rule.end))
+
+    async def _note_until_end(self) -> Callable[[int], None]:
+        end = await self._log.end(self._partition)
+        return lambda reached: self._set_progress(reached, end)
+
+    def _set_progress(self, reached: int, end: int) -> None:
+        self.rebuild_progress = min(1.0, reached / end) if end else 1.0
+
+
+class DiskFiles:
+    """Projections as folders below one folder a partition; a small file names the current one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def open_current(self) -> Store | None:
+        """See `ProjectionFiles`. What an interrupted rebuild left behind is removed."""
+        self.tidy()
+        name = self._current_name()
+        if name is None or not (self._folder / name).is_dir():
+            return None
+        view = RocksView(self._folder / name)
+        try:
+            view.check()
+        except ProjectionDamaged:
+            view.close()
+            raise
+        return view
+
+    def make_new(self) -> Store:
+        """See `ProjectionFiles`."""
+        taken = [int(path.name[2:]) for path in self._folder.glob("g-*") if path.name[2:].isdigit()]
+        return RocksView(self._folder / f"g-{max(taken, default=0) + 1:06d}")
+
+    def adopt(self, new: Store) -> None:
+        """See `ProjectionFiles`. The rows are on disk before the file that names them."""
+        view = _rocks(new)
+        view.flush()
+        temporary = self._folder / (_CURRENT + ".new")
+        temporary.write_text(view.path.name + "\n", encoding="ascii")
+        temporary.replace(self._folder / _CURRENT)
+
+    def tidy(self) -> None:
+        """See `ProjectionFiles`."""
+        name = self._current_name()
+        for path in self._folder.iterdir():
+            if path.is_dir() and path.name != name:
+                destroy(path)
+
+    def release(self, store: Store) -> None:
+        """See `ProjectionFiles`."""
+        _rocks(store).close()
+
+    def discard(self, store: Store) -> None:
+        """See `ProjectionFiles`."""
+        view = _rocks(store)
+        view.close()
+        destroy(view.path)
+
+    def _current_name(self) -> str | None:
+        try:
+            return (self._folder / _CURRENT).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            return None
+
+
+class MemoryFiles:
+    """Projections in memory, which survive a restart of the partition as long as this object does."""
+
+    def __init__(self) -> None:
+        self._current: MemoryView | None = None
+
+    def open_current(self) -> Store | None:
+        """See `ProjectionFiles`."""
+        return self._current
+
+    def make_new(self) -> Store:
+        """See `ProjectionFiles`."""
+        return MemoryView()
+
+    def adopt(self, new: Store) -> None:
+        """See `ProjectionFiles`."""
+        assert isinstance(new, MemoryView)
+        self._current = new
+
+    def tidy(self) -> None:
+        """See `ProjectionFiles`."""
+
+    def release(self, store: Store) -> None:
+        """See `ProjectionFiles`."""
+
+    def discard(self, store: Store) -> None:
+        """See `ProjectionFiles`."""
+
+
+def _rocks(store: Store) -> RocksView:
+    assert isinstance(store, RocksView)
+    return store

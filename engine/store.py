@@ -1,0 +1,411 @@
+"""The store: every command and read of the contract over its partitions.
+
+`execute` checks a command's shape, finds its home, and lets the home's loop decide it. Where the loop says
+that something must be made ready first – a data key, a reservation of the run ID – it is, and the command is decided again: nothing is
+written for a command that would be refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from engine.cursors import SESSIONS_SUBJECT, Cursors
+from engine.decide import Needs, Prepared, ReserveRun, check_shape
+from engine.decide.state import NOTHING_ELSEWHERE, NOTHING_PREPARED
+from engine.decide.sessions import session_not_found, session_owner, tree_owner
+from engine.keys import KeysError, KeyStore, Sealer
+from engine.partition import Partition, PartitionStatus, PartitionUnavailable
+from engine.pending import NOT_TRIED, Outcome, unavailable
+from engine.pending import Sequence as CommandSequence
+from engine.purges import Purges
+from engine.reads import Reader
+from engine.router import Router
+from projections import layout
+from projections.rebuild import Verified
+from projections.view import View
+from schemas import limits
+from schemas.commands import (
+    AppendRecord,
+    Command,
+    CreateSession,
+    PurgeSession,
+    RecordCancellation,
+    RecordSuspension,
+    RecordTerminal,
+    RepairSuspension,
+    RepairTerminal,
+    RunCommand,
+    StartOneShotRun,
+)
+from schemas.refusals import Refusal, invalid
+from schemas.text import check_id
+from schemas.values import (
+    Answer,
+    Checkpoint,
+    Page,
+    RunDetail,
+    RunMeta,
+    Session,
+    SessionDetail,
+    SessionPage,
+    SessionStatus,
+    SessionSummary,
+)
+
+T = TypeVar("T")
+
+_PREPARATIONS_MAX: Final = 4
+_LIST_SCAN_ROWS_MAX: Final = 5000
+_LIST_CHUNK_ROWS: Final = 500
+
+SESSION_STATUSES: Final = frozenset(status.value for status in SessionStatus)
+RUN_COMMANDS: Final = (
+    AppendRecord,
+    RecordCancellation,
+    RecordSuspension,
+    RecordTerminal,
+    RepairSuspension,
+    RepairTerminal,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """How the store stands."""
+
+    version: str
+    log: str
+    partitions: tuple[PartitionStatus, ...]
+
+
+class Store:
+    """A store over open partitions; `engine.opening.open_store` makes one from settings."""
+
+    def __init__(
+        self,
+        version: str,
+        log_kind: str,
+        partitions: Sequence[Partition],
+        sealer: Sealer,
+        keys: KeyStore,
+        purges: Purges,
+        cursors: Cursors,
+        release: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._version = version
+        self._log_kind = log_kind
+        self._partitions = partitions
+        self._router = Router(partitions)
+        self._sealer = sealer
+        self._keys = keys
+        self._purges = purges
+        self._cursors = cursors
+        self._release = release
+        self._closed = False
+        self._rebuild: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """Take no new commands, answer the waiting ones, release the files. Safe to repeat."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._rebuild is not None:
+            self._rebuild.cancel()
+            await asyncio.gather(self._rebuild, return_exceptions=True)
+        await asyncio.gather(*(partition.close() for partition in self._partitions))
+        await self._purges.close()
+        await self._release()
+
+    # -- commands
+
+    async def execute(self, command: Command, sequence: CommandSequence | None = None) -> Answer | Refusal:
+        """Do one command, whole or not at all, and answer once that is durable."""
+        refusal = check_shape(command)
+        if refusal is not None:
+            return refusal
+        try:
+            return await self._execute(command, sequence)
+        except PartitionUnavailable as error:
+            if sequence is not None:
+                sequence.broken = True
+            return error.refusal
+
+    async def _execute(self, command: Command, sequence: CommandSequence | None) -> Answer | Refusal:
+        prepared = await self._foresee(command)
+        for _ in range(_PREPARATIONS_MAX):
+            route = await self._router.route(command)
+            outcome = await route.home.submit(command, route.elsewhere, prepared, sequence)
+            if isinstance(outcome, Needs):
+                ready = await self._prepare(outcome, command, route.home, prepared)
+                if isinstance(ready, Refusal):
+                    return ready
+                prepared = ready
+                continue
+            if isinstance(command, PurgeSession) and not isinstance(outcome, Refusal):
+                return await self._finish_purge(command.session_id, route.home, outcome)
+            return outcome
+        return unavailable("the command could not be prepared; other commands keep changing what it needs")
+
+    async def execute_in_order(
+        self, steps: Sequence[Command | Callable[[], Awaitable[T]]]
+    ) -> list[Answer | T | Refusal]:
+        """Do commands and reads of one session or sessionless tree in the order given; many commands share a batch.
+
+        A step is a command, or a function that reads and returns an answer or a refusal. After one step is
+        `unavailable` the later ones are not tried; after another refusal they go on.
+        """
+        sequence = CommandSequence()
+        results: list[Answer | T | Refusal | asyncio.Future[Outcome]] = []
+        running: list[asyncio.Future[Outcome]] = []
+        for step in steps:
+            if isinstance(step, RUN_COMMANDS):
+                outcome = await self._submit_in_order(step, sequence)
+                if isinstance(outcome, asyncio.Future):
+                    running.append(outcome)
+                results.append(outcome)
+                continue
+            # What a start, a session command or a read does depends on the steps before it.
+            await asyncio.gather(*running)
+            running.clear()
+            if sequence.broken:
+                results.append(NOT_TRIED)
+            elif callable(step):
+                answer = await step()
+                sequence.broken = isinstance(answer, Refusal) and answer.temporary
+                results.append(answer)
+            else:
+                results.append(await self.execute(step, sequence))
+        return [
+            await result if isinstance(result, asyncio.Future) else result  # type: ignore[misc]
+            for result in results
+        ]
+
+    async def _submit_in_order(
+        self, command: RunCommand, sequence: CommandSequence
+    ) -> asyncio.Future[Outcome] | Refusal:
+        refusal = check_shape(command)
+        if refusal is not None:
+            return refusal
+        try:
+            route = await self._router.route(command)
+        except PartitionUnavailable as error:
+            sequence.broken = True
+            return error.refusal
+        return route.home.submit(command, route.elsewhere, NOTHING_PREPARED, sequence)
+
+    async def _foresee(self, command: Command) -> Prepared:
+        """Make a data key ready at once where the loop would certainly ask for one; only saves a round."""
+        if isinstance(command, CreateSession):
+            home = self._router.home_of(command.session_id)
+            if home.view.session(command.session_id) is None:
+                return await self._with_key(session_owner(command.session_id), NOTHING_PREPARED)
+        elif isinstance(command, StartOneShotRun):
+            home = self._router.home_of(command.run.run_id)
+            if home.view.run(command.run.run_id) is None:
+                return await self._with_key(tree_owner(command.run.run_id), NOTHING_PREPARED)
+        return NOTHING_PREPARED
+
+    async def _prepare(
+        self, needs: Needs, command: Command, home: Partition, prepared: Prepared
+    ) -> Prepared | Refusal:
+        if needs.data_key_of:
+            prepared = await self._with_key(needs.data_key_of, prepared)
+        if needs.reservation:
+            assert not isinstance(command, RUN_COMMANDS)
+            run = command.run  # type: ignore[union-attr]
+            reserve = ReserveRun(run.run_id, home.number, run.session_id)
+            outcome = await self._router.home_of(run.run_id).submit(reserve, NOTHING_ELSEWHERE, NOTHING_PREPARED)
+            if isinstance(outcome, Refusal):
+                return outcome
+            prepared = Prepared(prepared.key_id, reserved=True)
+        return prepared
+
+    async def _with_key(self, owner: str, prepared: Prepared) -> Prepared:
+        key_id, key = self._sealer.new_key()
+        try:
+            await self._keys.put(owner, key_id, key)
+        except KeysError as error:
+            raise PartitionUnavailable(unavailable(f"the key store failed: {error}")) from error
+        return Prepared(key_id, reserved=prepared.reserved)
+
+    async def _finish_purge(self, session_id: str, home: Partition, outcome: Answer) -> Answer | Refusal:
+        if await self._purges.finished(home.number, session_id):
+            return outcome
+        return unavailable(
+            f"session {session_id!r} is purged, but its keys are not deleted yet; repeat the purge",
+            session_id=session_id,
+        )
+
+    # -- reads
+
+    async def load_session(self, session_id: str) -> Session | Refusal:
+        """The session."""
+        return await self._at_session(session_id, lambda reader: reader.session(session_id))
+
+    async def load_session_status(self, session_id: str) -> SessionStatus | Refusal:
+        """The session's status; that of no session at all, the empty ID, is `session_not_found`."""
+        if not session_id:
+            return session_not_found(session_id)
+        return await self._at_session(session_id, lambda reader: reader.session_status(session_id))
+
+    async def session_detail(self, session_id: str) -> SessionDetail | Refusal:
+        """A session, how its runs stand, and when anything last happened in it."""
+        return await self._at_session(session_id, lambda reader: reader.session_detail(session_id))
+
+    async def list_runs_by_session(
+        self, session_id: str, statuses: Sequence[str] = ()
+    ) -> tuple[RunMeta, ...] | Refusal:
+        """The session's runs in start order, of these statuses only where any are given."""
+        return await self._at_session(session_id, lambda reader: reader.runs_of_session(session_id, statuses))
+
+    async def list_session_records(
+        self, session_id: str, cursor: str, limit: int, types: Sequence[str] = ()
+    ) -> Page | Refusal:
+        """A page of a session's records in commit order, after `cursor` (empty: from the start)."""
+        if (refusal := _bad_limit(limit)) is not None:
+            return refusal
+        return await self._at_session(
+            session_id, lambda reader: reader.session_records(session_id, cursor, limit, types)
+        )
+
+    async def load_run(self, run_id: str) -> RunMeta | Refusal:
+        """The run's metadata."""
+        return await self._at_run(run_id, lambda reader: reader.run(run_id))
+
+    async def load_checkpoint(self, run_id: str) -> Checkpoint | Refusal:
+        """The checkpoint of a suspended run."""
+        return await self._at_run(run_id, lambda reader: reader.checkpoint(run_id))
+
+    async def run_detail(self, run_id: str) -> RunDetail | Refusal:
+        """A run with its family and the size of its history."""
+        return await self._at_run(run_id, lambda reader: reader.run_detail(run_id))
+
+    async def list_run_records(
+        self, run_id: str, cursor: str, limit: int, types: Sequence[str] = ()
+    ) -> Page | Refusal:
+        """A page of a run's records in log order, after `cursor` (empty: from the start)."""
+        if (refusal := _bad_limit(limit)) is not None:
+            return refusal
+        return await self._at_run(run_id, lambda reader: reader.run_records(run_id, cursor, limit, types))
+
+    async def list_sessions(self, status: str, cursor: str, limit: int) -> SessionPage | Refusal:
+        """Sessions of a status (empty: any), newest `created_at` first, then by ID."""
+        if status and status not in SESSION_STATUSES:
+            return invalid(f"there is no session status {status!r}")
+        if (refusal := _bad_limit(limit)) is not None:
+            return refusal
+        begin = layout.SESSION_LIST
+        if cursor:
+            place = self._cursors.read(SESSIONS_SUBJECT, cursor)
+            if isinstance(place, Refusal):
+                return place
+            begin = place + b"\x00"
+        try:
+            return await self._merge_sessions(status, begin, limit)
+        except PartitionUnavailable as error:
+            return error.refusal
+
+    async def _merge_sessions(self, status: str, begin: bytes, limit: int) -> SessionPage:
+        """Merge the partitions' lists; a page ends early where a filter would make it read too much."""
+        end = layout.SESSION_LIST + b"\xff" * 9
+        chunk = max(limit + 1, _LIST_CHUNK_ROWS) if status else limit + 1
+        found: list[tuple[bytes, SessionSummary]] = []
+        read = 0
+        while True:
+            keys: list[tuple[bytes, Partition]] = []
+            complete_to = end
+            for partition in self._partitions:
+                page = await partition.read(lambda view: view.scan(begin, end, chunk))
+                keys.extend((key, partition) for key, _ in page)
+                if len(page) == chunk:
+                    complete_to = min(complete_to, page[-1][0])
+            for key, partition in sorted(keys, key=lambda item: item[0]):
+                # Beyond the shortest list that was cut, keys of other partitions might be missing.
+                if key > complete_to:
+                    break
+                read += 1
+                summary = await partition.read(lambda view, key=key: _summary(view, key))  # type: ignore[misc]
+                if summary is None or (status and summary.session.status != status):
+                    continue
+                if len(found) == limit:
+                    return SessionPage(
+                        tuple(item for _, item in found), self._cursors.make(SESSIONS_SUBJECT, found[-1][0])
+                    )
+                found.append((key, summary))
+            if complete_to == end:
+                return SessionPage(tuple(item for _, item in found), "")
+            begin = complete_to + b"\x00"
+            if read >= _LIST_SCAN_ROWS_MAX:
+                return SessionPage(
+                    tuple(item for _, item in found), self._cursors.make(SESSIONS_SUBJECT, complete_to)
+                )
+
+    async def _at_session(self, session_id: str, function: Callable[[Reader], T]) -> T | Refusal:
+        if (problem := check_id(session_id, "session_id")) is not None:
+            return invalid(problem)
+        return await self._read(self._router.home_of(session_id), function)
+
+    async def _at_run(self, run_id: str, function: Callable[[Reader], T]) -> T | Refusal:
+        if (problem := check_id(run_id, "run_id")) is not None:
+            return invalid(problem)
+        try:
+            home = await self._router.run_home(run_id)
+        except PartitionUnavailable as error:
+            return error.refusal
+        return await self._read(home, function)
+
+    async def _read(self, home: Partition, function: Callable[[Reader], T]) -> T | Refusal:
+        try:
+            return await home.read(lambda view: function(Reader(view, home.opener, self._cursors)))
+        except PartitionUnavailable as error:
+            return error.refusal
+
+    # -- operations
+
+    def ready(self) -> bool:
+        """True once every partition has applied the end of the log that it found at start."""
+        return not self._closed and all(partition.ready for partition in self._partitions)
+
+    async def status(self) -> StoreStatus:
+        """How the store and each of its partitions stand."""
+        partitions = await asyncio.gather(*(partition.status() for partition in self._partitions))
+        return StoreStatus(self._version, self._log_kind, tuple(partitions))
+
+    async def start_rebuild(self) -> Refusal | None:
+        """Start to rebuild every projection beside the ones that serve; one partition after the other."""
+        if self._closed:
+            return unavailable("the store is closing")
+        if self._rebuild is None or self._rebuild.done():
+            self._rebuild = asyncio.create_task(self._rebuild_all())
+        return None
+
+    async def rebuilt(self) -> None:
+        """Wait for the rebuild that runs, if any."""
+        if self._rebuild is not None:
+            await self._rebuild
+
+    async def verify(self) -> list[Verified]:
+        """Fold the log into fresh projections and compare each with the one that serves."""
+        return [await partition.verify() for partition in self._partitions]
+
+    async def _rebuild_all(self) -> None:
+        for partition in self._partitions:
+            await partition.rebuild()
+
+
+def _bad_limit(limit: int) -> Refusal | None:
+    if 1 <= limit <= limits.page_records_max:
+        return None
+    return invalid(f"limit must be 1 to {limits.page_records_max}, not {limit}")
+
+
+def _summary(view: View, key: bytes) -> SessionSummary | None:
+    _, session_id = layout.read_session_list_key(key)
+    row = view.session(session_id)
+    if row is None or row.purged:
+        return None
+    session = Session(session_id, row.public_status, row.created_at, row.ended_at)
+    return SessionSummary(session, row.counts())

@@ -135,13 +135,14 @@ class Partition:
     # -- opening and closing
 
     async def open(self) -> None:
-        """Apply the log to the end that it has now, then serve. A damaged log stops the partition and says where."""
-        try:
-            await self._projection.open()
-            await self._purges.sweep(self.number, self._projection.view)
-            self._set_state(State.SERVING)
-        except (LogCorrupt, HistoryBroken, FoldError) as error:
-            self._stop(error)
+        """Apply the log to the end that it has now, then serve.
+
+        A damaged log stops the partition and says where. What may pass – the log or the keys cannot be reached – is
+        tried again until it works; until then every command is answered `unavailable`.
+        """
+        await self._reopen()
+        if self._state is State.STARTING:
+            self._set_state(State.RECOVERING)
         self._task = asyncio.create_task(self._run(), name=f"partition {self.number}")
 
     async def close(self) -> None:

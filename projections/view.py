@@ -6,11 +6,12 @@ not stored yet on top of one, and is dropped or committed whole.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Protocol
 
 from projections import layout
-from projections.rows import Applied, RunRow, SessionRow, decode_run, decode_session, encode_row
+from projections.rows import Applied, RunRow, SessionRow, decode_applied, decode_run, decode_session, encode_row
 
 
 class View(Protocol):
@@ -111,17 +112,17 @@ class MemoryView:
 
     def __init__(self) -> None:
         self._rows: dict[bytes, bytes] = {}
+        self._keys: list[bytes] = []
 
     def get(self, key: bytes) -> bytes | None:
         """See `View`."""
         return self._rows.get(key)
 
-    def scan(
-        self, begin: bytes, end: bytes, limit: int, *, backwards: bool = False
-    ) -> list[tuple[bytes, bytes]]:
+    def scan(self, begin: bytes, end: bytes, limit: int, *, backwards: bool = False) -> list[tuple[bytes, bytes]]:
         """See `View`."""
-        keys = sorted((key for key in self._rows if begin <= key < end), reverse=backwards)
-        return [(key, self._rows[key]) for key in keys[:limit]]
+        first, after = bisect_left(self._keys, begin), bisect_left(self._keys, end)
+        keys = self._keys[max(first, after - limit) : after][::-1] if backwards else self._keys[first:after][:limit]
+        return [(key, self._rows[key]) for key in keys]
 
     def session(self, session_id: str) -> SessionRow | None:
         """See `View`."""
@@ -140,20 +141,23 @@ class MemoryView:
     def commit(self, overlay: Overlay, applied: Applied) -> None:
         """See `Changes`."""
         for key, value in overlay.rows():
-            if value is None:
-                self._rows.pop(key, None)
-            else:
-                self._rows[key] = value
+            if value is not None:
+                self._put(key, value)
+            elif self._rows.pop(key, None) is not None:
+                del self._keys[bisect_left(self._keys, key)]
         for begin, end in overlay.ranges:
-            for key in [key for key in self._rows if begin <= key < end]:
+            first, after = bisect_left(self._keys, begin), bisect_left(self._keys, end)
+            for key in self._keys[first:after]:
                 del self._rows[key]
-        self._rows[layout.APPLIED] = encode_row(applied)
+            del self._keys[first:after]
+        self._put(layout.APPLIED, encode_row(applied))
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        if key not in self._rows:
+            insort(self._keys, key)
+        self._rows[key] = value
 
 
 def read_applied(data: bytes | None) -> Applied:
     """The applied row of a projection, or that of an empty one."""
-    from projections.rows import decode_applied
-
-    if data is None:
-        return Applied(view_version=layout.VIEW_VERSION)
-    return decode_applied(data)
+    return Applied(view_version=layout.VIEW_VERSION) if data is None else decode_applied(data)

@@ -1,0 +1,371 @@
+"""The partition's loop, against everything that a log can do to a batch."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from engine.logs.simulated import Answer, AppendFault, Faults, ReadFault, SeededFaults
+from engine.partition import voids_in_a_row_max
+from engine.pending import QueueLimits
+from schemas.log_record import decode
+from schemas.refusals import Refused
+from tests.contract.builders import Run, create_session, end_session
+from tests.engine.scene import Cluster, Process
+from tests.simulation.virtual_time import run_virtual
+
+
+class Scripted(Faults):
+    """Gives each append the next fault of a list, then none."""
+
+    def __init__(self, *faults: AppendFault) -> None:
+        self.appends = list(faults)
+        self.batches: list[int] = []
+        self.down = False
+
+    def on_append(self, partition: int, position: int, batch: Sequence[bytes]) -> AppendFault:
+        del partition, position
+        self.batches.append(len(batch))
+        if self.down:
+            return AppendFault(copies=0)
+        return self.appends.pop(0) if self.appends else AppendFault()
+
+    def on_end(self, partition: int) -> ReadFault:
+        del partition
+        return ReadFault(unavailable=self.down)
+
+    def on_read(self, partition: int, position: int) -> ReadFault:
+        del partition, position
+        return ReadFault(unavailable=self.down)
+
+
+RUN = Run("r1", "s1")
+
+
+async def opened(process: Process) -> None:
+    """A session with a running run."""
+    await process.do(create_session("s1"))
+    await process.do(RUN.start())
+
+
+async def records(process: Process) -> list[tuple[str, str]]:
+    """Event key and ID of each record of the run, in order."""
+    page = await process.store.list_run_records("r1", "", 1000)
+    return [(record.content.event_key, record.id) for record in page.records]  # type: ignore[union-attr]
+
+
+async def check_whole(cluster: Cluster, *processes: Process) -> None:
+    """What is served is what a fresh reader of the log finds, and no event key is there twice."""
+    await cluster.storage.settle()
+    fresh = await cluster.start()
+    for process in (*processes, fresh):
+        found = await records(process)
+        assert found == await records(fresh)
+        assert len({key for key, _ in found}) == len(found)
+        assert all(verified.equal for verified in await process.store.verify())
+    await fresh.store.close()
+
+
+def test_what_waits_goes_into_one_batch() -> None:
+    async def main() -> None:
+        cluster, faults = Cluster(), Scripted()
+        process = await cluster.start(faults)
+        await opened(process)
+        before = len(faults.batches)
+        await asyncio.gather(*(process.do(RUN.append(f"k/{n}")) for n in range(50)))
+        assert faults.batches[before:] == [50]
+
+    run_virtual(main())
+
+
+FATES = {
+    "acknowledgement lost": AppendFault(answer=Answer.NONE),
+    "batch lost": AppendFault(copies=0),
+    "lands late": AppendFault(late_seconds=0.5),
+    "lands twice": AppendFault(copies=2),
+    "lands twice, the second is acknowledged": AppendFault(copies=2, answer=Answer.LAST),
+    "lands twice, late": AppendFault(late_seconds=0.001, copies=2),
+}
+
+
+@pytest.mark.parametrize("fate", FATES)
+@pytest.mark.parametrize("again", [0, 1, 2])
+def test_a_command_counts_once_and_is_answered_as_new_whatever_became_of_its_batch(fate: str, again: int) -> None:
+    async def main() -> None:
+        cluster, faults = Cluster(), Scripted()
+        process = await cluster.start(faults)
+        await opened(process)
+        faults.appends = [FATES[fate]] * (1 + again)
+        first, second = RUN.append("k/1"), RUN.append("k/2")
+        answers = await asyncio.gather(process.do(first), process.do(second))
+        assert [answer["inserted"] for answer in answers] == [True, True]
+        assert [answer["id"] for answer in answers] == [record_id for _, record_id in (await records(process))[1:]]
+        repeated = await asyncio.gather(process.do(first), process.do(second))
+        assert [answer["inserted"] for answer in repeated] == [False, False]
+        assert [answer["id"] for answer in repeated] == [answer["id"] for answer in answers]
+        await check_whole(cluster, process)
+
+    run_virtual(main())
+
+
+def test_a_lost_batch_is_settled_by_a_barrier_before_anything_is_decided_again() -> None:
+    async def main() -> None:
+        cluster, faults = Cluster(), Scripted()
+        process = await cluster.start(faults)
+        await opened(process)
+        position = cluster.storage.end(0)
+        faults.appends = [AppendFault(late_seconds=1.0)]
+        answer = await process.do(RUN.append("k/1"))
+        kinds = [decode(entry.data).kind for entry in cluster.storage.entries(0, position)]
+        assert kinds == ["barrier", "record"]
+        await cluster.storage.settle()
+        assert answer["id"].endswith(f"{position + 1:x}")
+        await process.do(RUN.append("k/2"))
+        assert [key for key, _ in await records(process)] == ["r1/1", "k/1", "k/2"]
+        await check_whole(cluster, process)
+
+    run_virtual(main())
+
+
+def test_a_refused_append_is_unavailable_and_writes_nothing() -> None:
+    async def main() -> None:
+        cluster, faults = Cluster(), Scripted()
+        process = await cluster.start(faults)
+        await opened(process)
+        faults.appends = [AppendFault(refused=True)]
+        end = cluster.storage.end(0)
+        assert await process.code(RUN.append("k/1")) == "unavailable"
+        assert cluster.storage.end(0) == end
+        assert (await process.do(RUN.append("k/1")))["inserted"] is True
+
+    run_virtual(main())
+
+
+def test_while_the_log_is_down_callers_are_told_unavailable_in_time_and_later_it_works_again() -> None:
+    async def main() -> None:
+        cluster, faults = Cluster(), Scripted()
+        process = await cluster.start(faults)
+        await opened(process)
+        faults.down = True
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        codes = await asyncio.gather(*(process.code(RUN.append(f"k/{n}")) for n in range(3)))
+        assert set(codes) == {"unavailable"}
+        assert loop.time() - asked < 5
+        faults.down = False
+        answers = [await process.do(RUN.append(f"k/{n}")) for n in range(3)]
+        assert [answer["inserted"] for answer in answers] == [True] * 3
+        await check_whole(cluster, process)
+
+    run_virtual(main())
+
+
+def test_a_writer_that_others_defeat_gives_up_and_says_so() -> None:
+    class Rival(Faults):
+        """Another writer always lands first."""
+
+        appends = 0
+
+        def on_append(self, partition: int, position: int, batch: Sequence[bytes]) -> AppendFault:
+            del position, batch
+            self.appends += 1
+            if self.appends > 2:
+                cluster.storage.land(partition, [cluster.storage.entries(partition)[-1].data])
+            return AppendFault()
+
+    cluster = Cluster()
+
+    async def main() -> None:
+        rival = Rival()
+        process = await cluster.start(rival)
+        await opened(process)
+        assert await process.code(RUN.append("k/1")) == "unavailable"
+        assert rival.appends == 2 + voids_in_a_row_max
+
+    run_virtual(main())
+
+
+def test_two_writers_of_one_partition_lose_and_double_nothing() -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        one, other = await cluster.start(), await cluster.start()
+        await opened(one)
+        commands = [RUN.append(f"k/{n}") for n in range(30)]
+
+        async def write(process: Process) -> list[Any]:
+            return [await until_done(process, command) for command in commands]
+
+        answers = await asyncio.gather(write(one), write(other))
+        for left, right in zip(*answers, strict=True):
+            assert left["id"] == right["id"]
+            assert (left["inserted"], right["inserted"]) != (True, True)
+        await check_whole(cluster, one, other)
+
+    run_virtual(main())
+
+
+async def until_done(process: Process, command: Any) -> Any:
+    """Repeat a command exactly for as long as it is unavailable."""
+    while True:
+        try:
+            return await process.do(command)
+        except Refused as refused:
+            assert refused.code.value == "unavailable", refused
+            await asyncio.sleep(0.01)
+
+
+def test_a_zombie_answers_nothing_from_an_old_state() -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        one, zombie = await cluster.start(), await cluster.start()
+        await opened(one)
+        assert (await zombie.do(RUN.append("k/1")))["inserted"] is True
+        await one.do(RUN.end("failed"))
+        await one.do(end_session("s1"))
+        assert await zombie.code(RUN.append("k/2")) == "run_not_active"
+        assert (await zombie.do(RUN.append("k/1")))["session_status"] == "ended"
+        assert (await zombie.store.load_run("r1")).status == "failed"  # type: ignore[union-attr]
+
+    run_virtual(main())
+
+
+def test_a_full_queue_is_unavailable_at_once_and_loses_nothing() -> None:
+    async def main() -> None:
+        cluster, faults = Cluster(), Scripted()
+        process = await cluster.start(faults, limits=QueueLimits(queue_commands_max=10, batch_commands_max=4))
+        await opened(process)
+        faults.appends = [AppendFault(delay_seconds=1.0)]
+        first = asyncio.create_task(process.do(RUN.append("k/first")))
+        await asyncio.sleep(0.1)
+        results = await asyncio.gather(
+            *(process.do(RUN.append(f"k/{n}")) for n in range(15)), return_exceptions=True
+        )
+        refused = [result for result in results if isinstance(result, Refused)]
+        assert [each.code.value for each in refused] == ["unavailable"] * 5
+        assert all("queue is full" in each.refusal.detail for each in refused)
+        await first
+        assert len(await records(process)) == 1 + 1 + 10
+        await check_whole(cluster, process)
+
+    run_virtual(main())
+
+
+def test_commands_in_order_stop_after_one_is_unavailable_and_go_on_after_a_refusal() -> None:
+    async def main() -> None:
+        from service.wire import read
+
+        cluster, faults = Cluster(), Scripted()
+        process = await cluster.start(faults, limits=QueueLimits(batch_commands_max=1))
+        await opened(process)
+
+        def steps(*commands: Any) -> list[Any]:
+            from service.methods import METHODS
+
+            return [read(METHODS[each.method].arguments, each.args).command() for each in commands]  # type: ignore[union-attr]
+
+        bad = RUN.append("k/2").but("record.agent_id", "someone else")
+        outcomes = await process.store.execute_in_order(steps(RUN.append("k/1"), bad, RUN.append("k/3")))
+        assert [getattr(outcome, "code", "done") for outcome in outcomes] == ["done", "record_owner_mismatch", "done"]
+        faults.appends = [AppendFault(), AppendFault(refused=True)]
+        outcomes = await process.store.execute_in_order(
+            steps(RUN.append("k/4"), RUN.append("k/5"), RUN.append("k/6"), RUN.append("k/7"))
+        )
+        assert [getattr(outcome, "code", "done") for outcome in outcomes] == ["done"] + ["unavailable"] * 3
+        assert [key for key, _ in await records(process)] == ["r1/1", "k/1", "k/3", "k/4"]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_acknowledged_is_lost_or_doubled_under_seeded_faults(seed: int) -> None:
+    async def main() -> None:
+        cluster = Cluster(seed)
+        calm = await cluster.start()
+        await opened(calm)
+        processes = [await cluster.start(SeededFaults(random.Random(seed * 10 + n), rate=0.3)) for n in range(2)]
+        acknowledged: dict[str, str] = {}
+        inserted: list[str] = []
+
+        async def client(number: int) -> None:
+            choose = random.Random(seed * 100 + number)
+            for n in range(12):
+                # Half of the keys are shared between clients, so that exact retries race.
+                key = f"k/{n}" if choose.random() < 0.5 else f"k/{number}/{n}"
+                answer = await until_done(choose.choice(processes), RUN.append(key))
+                assert acknowledged.setdefault(key, answer["id"]) == answer["id"]
+                if answer["inserted"]:
+                    inserted.append(key)
+
+        await asyncio.gather(*(client(number) for number in range(4)))
+        assert len(inserted) == len(set(inserted))
+        await cluster.storage.settle()
+        await check_whole(cluster, calm, *(await reopened(cluster, processes)))
+        assert acknowledged.items() <= dict(await records(calm)).items()
+
+    run_virtual(main())
+
+
+async def reopened(cluster: Cluster, processes: Sequence[Process]) -> list[Process]:
+    """The same processes without faults, as after a restart."""
+    for process in processes:
+        await process.store.close()
+    return [await cluster.start() for _ in processes]
+
+
+def test_a_fault_of_ours_on_one_command_does_not_touch_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    import engine.batch
+    from projections.fold import fold
+
+    def broken(view: Any, record: Any) -> None:
+        if record.event_key == "k/poison":
+            raise ZeroDivisionError
+        fold(view, record)
+
+    async def main() -> None:
+        cluster = Cluster()
+        process = await cluster.start()
+        await opened(process)
+        monkeypatch.setattr(engine.batch, "fold", broken)
+        results = await asyncio.gather(
+            *(process.do(RUN.append(key)) for key in ("k/1", "k/poison", "k/2")), return_exceptions=True
+        )
+        assert [type(result) for result in results] == [dict, Refused, dict]
+        assert [key for key, _ in await records(process)] == ["r1/1", "k/1", "k/2"]
+        await check_whole(cluster, process)
+
+    run_virtual(main())
+
+
+def test_a_session_whose_key_is_missing_is_broken_and_the_others_go_on() -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        process = await cluster.start()
+        await opened(process)
+        other = Run("r2", "s2")
+        await process.do(create_session("s2"))
+        await process.do(other.start())
+        for key_id in [key_id for key_id, (owner, _) in cluster.keys.keys.items() if owner == "session:s1"]:
+            del cluster.keys.keys[key_id]
+        after = await cluster.start()
+        assert await after.code(RUN.append("k/1")) == "unavailable"
+        assert (await after.do(other.append("k/1")))["inserted"] is True
+
+    run_virtual(main())
+
+
+def test_appended_at_never_runs_backwards() -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        process = await cluster.start()
+        await opened(process)
+        for jump in (10_000, -50_000, 0, -1):
+            cluster.environment.jump_ms = jump
+            await process.do(RUN.append(f"k/{jump}"))
+        times = [decode(entry.data).appended_at for entry in cluster.storage.entries(0)]
+        assert times == sorted(times)
+
+    run_virtual(main())

@@ -1,0 +1,1 @@
+"""What things are: the values, checks and readers of the lowest layer."""

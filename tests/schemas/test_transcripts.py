@@ -1,0 +1,122 @@
+"""Transcripts are held to the planner's and the provider's rule, and told where they break it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.messages import Message, Part, TextPart, ThinkingPart, ToolResultPart, ToolUsePart, decode_messages
+from schemas.transcripts import Violation, validate_bedrock, validate_planner
+
+TRACES = Path(__file__).parent.parent / "data" / "traces"
+CASES: list[dict[str, Any]] = [
+    entry
+    for line in (TRACES / "transcript-catalog.jsonl").read_text().splitlines()
+    if "planner_valid" in (entry := json.loads(line))
+]
+
+
+def use(use_id: str) -> ToolUsePart:
+    return ToolUsePart("{}", use_id, "n")
+
+
+def result(use_id: str) -> ToolResultPart:
+    return ToolResultPart(use_id)
+
+
+def assistant(*parts: Part) -> Message:
+    return Message("assistant", parts)
+
+
+def user(*parts: Part) -> Message:
+    return Message("user", parts)
+
+
+TEXT = TextPart("x")
+THINKING = ThinkingPart("t", "s")
+
+
+def place(found: Violation | None) -> tuple[int, int | None, str] | None:
+    if found is None:
+        return None
+    assert found.detail
+    return found.message, found.part, found.id
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_the_catalog_of_a_runtime(case: dict[str, Any]) -> None:
+    assert (validate_planner(decode_messages(case["payload"].encode())) is None) is case["planner_valid"]
+
+
+def test_the_catalog_is_whole() -> None:
+    assert len(CASES) == 7
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [user(TEXT)],
+        [assistant(TEXT), assistant(TEXT)],
+        [user(), assistant()],
+        [assistant(use("a")), user(result("a"))],
+        [assistant(use("a"), use("b")), user(result("b"), TEXT, result("a"))],
+        [assistant(use("a")), assistant(TEXT), assistant(use("b")), user(result("a"), result("b")), assistant(TEXT)],
+        [assistant(use("a")), user(result("a")), assistant(use("a")), user(result("a"))],
+        [user(use("a")), user(TEXT)],
+    ],
+)
+def test_the_planners_rule_holds(messages: list[Message]) -> None:
+    assert validate_planner(messages) is None
+
+
+@pytest.mark.parametrize(
+    ("messages", "where"),
+    [
+        ([assistant(use("a"))], (0, None, "a")),
+        ([user(TEXT), assistant(use("a")), assistant(TEXT)], (2, None, "a")),
+        ([assistant(use("a")), Message("system"), user(result("a"))], (0, None, "a")),
+        ([assistant(use("a")), user(TEXT), user(result("a"))], (1, None, "a")),
+        ([assistant(use("a")), user()], (1, None, "a")),
+        ([assistant(use("a"), use("b")), user(result("a"))], (1, None, "b")),
+        ([assistant(use("a")), assistant(use("b")), user(result("b"))], (2, None, "a")),
+        ([assistant(use("a")), user(TEXT, result("a"), result("z"))], (1, 2, "z")),
+        ([assistant(use("a")), user(result("a"), result("a"))], (1, 1, "a")),
+        ([assistant(use("a")), user(result("a"), result(""))], (1, 1, "")),
+        ([assistant(use("a")), user(result("z"))], (1, None, "a")),
+        ([assistant(use("a")), user(result("a")), user(result("a"))], (2, 0, "a")),
+        ([user(TEXT, result("a"))], (0, 1, "a")),
+        ([user(result("a"), result("a"))], (0, 0, "a")),
+        ([user(result("a"), result(""))], (0, 0, "a")),
+        ([Message("tool", (result("a"),))], (0, 0, "a")),
+        ([assistant(TEXT), user(result("a"))], (1, 0, "a")),
+        ([assistant(TEXT, use("")), user(result(""))], (0, 1, "")),
+        ([assistant(use("a"), use("a")), user(result("a"))], (0, 1, "a")),
+        ([assistant(use("a")), assistant(use("a")), user(result("a"))], (1, 0, "a")),
+        ([assistant(result("a"))], (0, 0, "a")),
+        ([user(use("a")), user(result("a"))], (1, 0, "a")),
+    ],
+)
+def test_the_planners_rule_is_broken_there(messages: list[Message], where: tuple[int, int | None, str]) -> None:
+    assert place(validate_planner(messages)) == where
+    assert validate_bedrock(messages) == validate_planner(messages)
+
+
+def test_bedrock_wants_thinking_first_in_each_message_with_a_tool_use() -> None:
+    good = [assistant(THINKING, TEXT, use("a")), user(result("a")), assistant(TEXT), user(TEXT)]
+    assert validate_bedrock(good) is None
+    late = [assistant(TEXT), assistant(TEXT, THINKING, use("a")), user(result("a"))]
+    assert validate_planner(late) is None
+    assert place(validate_bedrock(late)) == (1, 0, "a")
+    assert validate_bedrock([user(TEXT, use("a")), user(TEXT)]) is None
+    second = [assistant(THINKING, use("a")), assistant(use("b")), user(result("a"), result("b"))]
+    assert place(validate_bedrock(second)) == (1, 0, "b")
+
+
+def test_many_calls_are_checked_in_time_that_grows_with_them() -> None:
+    ids = [str(number) for number in range(50_000)]
+    messages = [assistant(*map(use, ids)), user(*map(result, reversed(ids)))]
+    assert validate_planner(messages) is None

@@ -4,7 +4,8 @@ A cursor is made for one subject – a run, a session, the list of sessions – 
 that the store did not issue for that listing is refused and never guessed at. The MAC's key is made once for a store,
 and survives restarts, rotation of the master key, backup and migration.
 
-Form: URL-safe base64, without padding, of a version byte, the place in the listing, and the first 16 bytes of an HMAC-SHA256.
+Form: URL-safe base64, without padding, of a version byte, the place in the listing, and the first 16 bytes of an
+HMAC-SHA256.
 """
 
 from __future__ import annotations

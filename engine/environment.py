@@ -50,7 +50,7 @@ class SystemEnvironment:
         name, _, count = armed.partition(":")
         self._armed = name
         self._passes_left = int(count or 1)
-        self._random = random.Random()
+        self._random = random.Random()  # noqa: S311 # spreads waits, guards nothing
 
     def wall_ms(self) -> int:
         """See `Environment`."""

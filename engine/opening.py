@@ -23,7 +23,7 @@ from typing import IO, Final
 
 from engine.cursors import Cursors, mac_key_bytes
 from engine.environment import Environment
-from engine.keys import KeyStore, MasterKeyError, RocksKeyStore, Sealer, load_or_create_master_key
+from engine.keys import KeyStore, MasterKey, MasterKeyError, RocksKeyStore, Sealer, load_or_create_master_key
 from engine.logs.embedded import EmbeddedLog
 from engine.logs.interface import Log
 from engine.opener import Opener
@@ -63,12 +63,7 @@ async def open_store(settings: StoreSettings, environment: Environment) -> Store
         partitions = folder.partitions
         master_path = settings.master_key_file or settings.data_dir / "master.key"
         keys_path = settings.data_dir / "keys"
-        if keys_path.exists() and not master_path.exists():
-            raise MasterKeyError(
-                f"the master key file {master_path} is missing, and this store has data keys wrapped under it; "
-                "put the file back, or name it with --master-key-file"
-            )
-        master = load_or_create_master_key(master_path, create=not keys_path.exists())
+        master = _master_key(master_path, in_use=keys_path.exists())
         keys = await RocksKeyStore.open(keys_path, master, environment)
         try:
             the_log = await asyncio.to_thread(EmbeddedLog, settings.data_dir / "log", partitions, environment)
@@ -128,9 +123,18 @@ async def assemble(
         )
         for number in range(the_log.partitions)
     ]
-    store = Store(VERSION, log_kind, partitions, sealer, keys, purges, Cursors(mac_key), release)
+    store = Store(VERSION, log_kind, partitions, sealer, keys, purges, Cursors(mac_key), environment, release)
     await asyncio.gather(*(partition.open() for partition in partitions))
     return store
+
+
+def _master_key(path: Path, *, in_use: bool) -> MasterKey:
+    if in_use and not path.exists():
+        raise MasterKeyError(
+            f"the master key file {path} is missing, and this store has data keys wrapped under it; "
+            "put the file back, or name it with --master-key-file"
+        )
+    return load_or_create_master_key(path, create=not in_use)
 
 
 class DataFolder:
@@ -151,7 +155,8 @@ class DataFolder:
         except OSError as error:
             self._lock.close()
             raise OpeningError(
-                f"the data folder {self._path} is in use by another process; stop it first, or choose another --data-dir"
+                f"the data folder {self._path} is in use by another process; stop it first, "
+                "or choose another --data-dir"
             ) from error
         try:
             self.partitions = self._describe(description, settings)
@@ -169,7 +174,9 @@ class DataFolder:
             if not 1 <= partitions <= partitions_max:
                 raise OpeningError(f"partitions must be 1 to {partitions_max}, not {partitions}")
             if (self._path / "log").exists():
-                raise OpeningError(f"{self._path} holds a log but no store.json; restore that file, or choose another folder")
+                raise OpeningError(
+                    f"{self._path} holds a log but no store.json; restore that file, or choose another folder"
+                )
             _write_once(path, {"format": FORMAT, "partitions": partitions, "store_id": os.urandom(16).hex()})
             return partitions
         try:

@@ -12,7 +12,8 @@ What can happen to a batch, and what follows:
 - nobody knows: never decide on a guess. Read to the end; if the batch is not there, append a barrier at
   its position. Once the barrier counts, the lost batch never can.
 
-While reading, the loop may meet a record of a command that it still owes an answer: it gives the answer that was decided with that record.
+While reading, the loop may meet a record of a command that it still owes an answer: it gives the answer that was
+decided with that record.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """How a partition stands, for operators. `lag` counts entries not applied; `rebuild` goes from 0 to 1, None when none runs."""
+    """How a partition stands, for operators.
+
+    `lag` counts entries of the log not applied; `rebuild` goes from 0 to 1, and is None when none runs.
+    """
 
     partition: int
     state: str
@@ -344,7 +348,8 @@ class Partition:
             except (LogCorrupt, LogUnavailable, ProjectionDamaged):
                 raise
             except Exception:
-                # A fault of ours met by one command: the batch may hold half of it, so it is made again without that command.
+                # A fault of ours met by one command: the batch may hold half of it, so it is made again without that
+                # command.
                 log.exception("partition %d: unexpected error while deciding", self.number)
                 pending.answer(unavailable("the store failed on this command; it has written nothing"))
                 return self._decide(owed[:index] + owed[index + 1 :])
@@ -356,18 +361,21 @@ class Partition:
     def _decide_one(self, batch: Batch, pending: Pending) -> Outcome:
         if pending.sequence is not None and pending.sequence.broken:
             return NOT_TRIED
+        position = batch.next_position
         try:
             decided = decide(batch, pending.command, pending.elsewhere, pending.prepared)
             if not isinstance(decided, Decided):
                 return decided
             batch.write(decided.drafts, pending.command_id)
-            return decided.answer
         except KeysError as error:
-            # One session is broken; the others go on. Sealing comes before a record joins the batch.
+            if batch.next_position != position:
+                raise
+            # One session is broken; the others go on.
             log.error("partition %d: %s", self.number, error)
             if pending.sequence is not None:
                 pending.sequence.broken = True
             return unavailable(str(error))
+        return decided.answer
 
     async def _append(self, batch: Batch) -> int | None:
         """Append; the offset where it landed, or None: refused, or – then `_unsettled` is set – not known."""

@@ -19,7 +19,10 @@ _COMMAND_BYTES_BASE: Final = 1024
 
 @dataclass(slots=True)
 class Sequence:
-    """Commands of one caller that must take effect in order: after one is `unavailable` the later ones are not tried."""
+    """Commands of one caller that must take effect in order.
+
+    After one is `unavailable` the later ones are not tried.
+    """
 
     broken: bool = False
 
@@ -28,8 +31,8 @@ class Sequence:
 class Pending:
     """A command on its way through the partition's loop.
 
-    `decided` keeps, by the position of its first record, each answer that the command was given in a batch whose outcome
-    was not known: the batch that turns out to count decides which of them leaves.
+    `decided` keeps, by the position of its first record, each answer that the command was given in a batch whose
+    outcome was not known: the batch that turns out to count decides which of them leaves.
     """
 
     command: Command | ReserveRun

@@ -1,4 +1,4 @@
-"""A partition's projection over its life: opened, caught up, rebuilt beside the old one, swapped, reopened after damage.
+"""A partition's projection over its life: opened, caught up, rebuilt beside the old one, swapped, reopened.
 
 Where the rows live is behind `ProjectionFiles`: folders on disk, or memory for a simulation.
 """
@@ -152,9 +152,7 @@ class Projection:
         fresh = self._files.make_new()
         try:
             async with turn_lock:
-                return await verify(
-                    self._log, self._partition, self.view, fresh, voids_legal=not self._log.exclusive
-                )
+                return await verify(self._log, self._partition, self.view, fresh, voids_legal=not self._log.exclusive)
         finally:
             self._files.discard(fresh)
 
@@ -174,8 +172,9 @@ class Projection:
             rule = await resume(self._log, self._partition, applied, voids_legal=not self._log.exclusive)
         if rule is None:
             log.critical(
-                "partition %d: the log ends at position %d and is not the one this projection was folded from up to position %d: "
-                "it was truncated or rewritten, and acknowledged records may be lost. The projection is rebuilt from the log as it is.",
+                "partition %d: the log ends at position %d and is not the one this projection was folded from "
+                "up to position %d: it was truncated or rewritten, and acknowledged records may be lost. "
+                "The projection is rebuilt from the log as it is.",
                 self._partition,
                 end,
                 applied.position,

@@ -156,9 +156,7 @@ class Reader:
             payload = parse_lifecycle(CHILD_RUN_LINKED, self.opener.open(position).record.payload)
             assert isinstance(payload, ChildRunLinkedPayload)
             children.append(
-                ChildLink(
-                    payload.child_run_id, payload.child_agent_id, payload.tool_name, payload.tool_call_id
-                )
+                ChildLink(payload.child_run_id, payload.child_agent_id, payload.tool_name, payload.tool_call_id)
             )
         prefix = layout.successors_prefix(row.owner, row.number)
         successors = tuple(name.decode() for _, name in self._all(prefix))

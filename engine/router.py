@@ -1,7 +1,8 @@
 """Finding the home of a command, and what other partitions know of the runs and sessions it names.
 
 A session and all its runs, or a sessionless tree, live in one partition: its **home**. A run ID has an entry in
-the **run directory**, in partition `place(run_id)`: the run itself where that is its home, else a reservation that names the home.
+the **run directory**, in partition `place(run_id)`: the run itself where that is its home, else a reservation that
+names the home.
 """
 
 from __future__ import annotations

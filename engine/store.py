@@ -1,8 +1,8 @@
 """The store: every command and read of the contract over its partitions.
 
 `execute` checks a command's shape, finds its home, and lets the home's loop decide it. Where the loop says
-that something must be made ready first – a data key, a reservation of the run ID – it is, and the command is decided again: nothing is
-written for a command that would be refused.
+that something must be made ready first – a data key, a reservation of the run ID – it is, and the command is decided
+again: nothing is written for a command that would be refused.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Final, TypeVar
 
 from engine.cursors import SESSIONS_SUBJECT, Cursors
 from engine.decide import Needs, Prepared, ReserveRun, check_shape
+from engine.decide.sessions import session_not_found, session_owner, session_value, tree_owner
 from engine.decide.state import NOTHING_ELSEWHERE, NOTHING_PREPARED
-from engine.decide.sessions import session_not_found, session_owner, tree_owner
+from engine.environment import Environment
 from engine.keys import KeysError, KeyStore, Sealer
 from engine.partition import Partition, PartitionStatus, PartitionUnavailable
 from engine.pending import NOT_TRIED, Outcome, unavailable
@@ -93,6 +94,7 @@ class Store:
         keys: KeyStore,
         purges: Purges,
         cursors: Cursors,
+        environment: Environment,
         release: Callable[[], Awaitable[None]],
     ) -> None:
         self._version = version
@@ -103,6 +105,7 @@ class Store:
         self._keys = keys
         self._purges = purges
         self._cursors = cursors
+        self._environment = environment
         self._release = release
         self._closed = False
         self._rebuild: asyncio.Task[None] | None = None
@@ -208,18 +211,18 @@ class Store:
                 return await self._with_key(tree_owner(command.run.run_id), NOTHING_PREPARED)
         return NOTHING_PREPARED
 
-    async def _prepare(
-        self, needs: Needs, command: Command, home: Partition, prepared: Prepared
-    ) -> Prepared | Refusal:
+    async def _prepare(self, needs: Needs, command: Command, home: Partition, prepared: Prepared) -> Prepared | Refusal:
         if needs.data_key_of:
             prepared = await self._with_key(needs.data_key_of, prepared)
         if needs.reservation:
             assert not isinstance(command, RUN_COMMANDS)
             run = command.run  # type: ignore[union-attr]
+            self._environment.failpoint("start.before_reservation")
             reserve = ReserveRun(run.run_id, home.number, run.session_id)
             outcome = await self._router.home_of(run.run_id).submit(reserve, NOTHING_ELSEWHERE, NOTHING_PREPARED)
             if isinstance(outcome, Refusal):
                 return outcome
+            self._environment.failpoint("start.after_reservation")
             prepared = Prepared(prepared.key_id, reserved=True)
         return prepared
 
@@ -283,9 +286,7 @@ class Store:
         """A run with its family and the size of its history."""
         return await self._at_run(run_id, lambda reader: reader.run_detail(run_id))
 
-    async def list_run_records(
-        self, run_id: str, cursor: str, limit: int, types: Sequence[str] = ()
-    ) -> Page | Refusal:
+    async def list_run_records(self, run_id: str, cursor: str, limit: int, types: Sequence[str] = ()) -> Page | Refusal:
         """A page of a run's records in log order, after `cursor` (empty: from the start)."""
         if (refusal := _bad_limit(limit)) is not None:
             return refusal
@@ -318,7 +319,7 @@ class Store:
             keys: list[tuple[bytes, Partition]] = []
             complete_to = end
             for partition in self._partitions:
-                page = await partition.read(lambda view: view.scan(begin, end, chunk))
+                page = await partition.read(_scan(begin, end, chunk))
                 keys.extend((key, partition) for key, _ in page)
                 if len(page) == chunk:
                     complete_to = min(complete_to, page[-1][0])
@@ -327,7 +328,7 @@ class Store:
                 if key > complete_to:
                     break
                 read += 1
-                summary = await partition.read(lambda view, key=key: _summary(view, key))  # type: ignore[misc]
+                summary = await partition.read(_summary(key))
                 if summary is None or (status and summary.session.status != status):
                     continue
                 if len(found) == limit:
@@ -339,9 +340,7 @@ class Store:
                 return SessionPage(tuple(item for _, item in found), "")
             begin = complete_to + b"\x00"
             if read >= _LIST_SCAN_ROWS_MAX:
-                return SessionPage(
-                    tuple(item for _, item in found), self._cursors.make(SESSIONS_SUBJECT, complete_to)
-                )
+                return SessionPage(tuple(item for _, item in found), self._cursors.make(SESSIONS_SUBJECT, complete_to))
 
     async def _at_session(self, session_id: str, function: Callable[[Reader], T]) -> T | Refusal:
         if (problem := check_id(session_id, "session_id")) is not None:
@@ -364,6 +363,11 @@ class Store:
             return error.refusal
 
     # -- operations
+
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """Every partition, in order of their numbers, for tools that rebuild or verify them one by one."""
+        return self._partitions
 
     def ready(self) -> bool:
         """True once every partition has applied the end of the log that it found at start."""
@@ -402,10 +406,18 @@ def _bad_limit(limit: int) -> Refusal | None:
     return invalid(f"limit must be 1 to {limits.page_records_max}, not {limit}")
 
 
-def _summary(view: View, key: bytes) -> SessionSummary | None:
+def _scan(begin: bytes, end: bytes, limit: int) -> Callable[[View], list[tuple[bytes, bytes]]]:
+    return lambda view: view.scan(begin, end, limit)
+
+
+def _summary(key: bytes) -> Callable[[View], SessionSummary | None]:
+    """A read of the session that a key of the list names; None for one that is gone."""
     _, session_id = layout.read_session_list_key(key)
-    row = view.session(session_id)
-    if row is None or row.purged:
-        return None
-    session = Session(session_id, row.public_status, row.created_at, row.ended_at)
-    return SessionSummary(session, row.counts())
+
+    def read(view: View) -> SessionSummary | None:
+        row = view.session(session_id)
+        if row is None or row.purged:
+            return None
+        return SessionSummary(session_value(session_id, row), row.counts())
+
+    return read

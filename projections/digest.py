@@ -27,7 +27,9 @@ class Difference:
 
     def __str__(self) -> str:
         table = self.key[:1].decode("latin-1")
-        side = "missing on the left" if self.left is None else "missing on the right" if self.right is None else "differs"
+        side = (
+            "missing on the left" if self.left is None else "missing on the right" if self.right is None else "differs"
+        )
         return f"table {table}, key {self.key[1:]!r}: {side}"
 
 

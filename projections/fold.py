@@ -91,9 +91,7 @@ def _run_started(view: Overlay, record: LogRecord) -> None:
         owner = number
     if record.predecessor_run_id:
         predecessor = _run(view, record, record.predecessor_run_id)
-        view.put(
-            layout.successors_prefix(owner, predecessor.number) + number_bytes(number), run_id.encode()
-        )
+        view.put(layout.successors_prefix(owner, predecessor.number) + number_bytes(number), run_id.encode())
     row = RunRow(
         agent_id=record.agent_id,
         session_id=session_id,
@@ -171,5 +169,3 @@ def _run(view: Overlay, record: LogRecord, run_id: str) -> RunRow:
     if row is None:
         raise FoldError(record.position, f"{record.type} of run {record.run_id!r}: run {run_id!r} is not there")
     return row
-
-

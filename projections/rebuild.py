@@ -60,7 +60,8 @@ def apply(view: Store, rule: PositionRule, commands: Iterable[CountedCommand]) -
 async def resume(source: Source, partition: int, applied: Applied, *, voids_legal: bool) -> PositionRule | None:
     """The position rule where a projection stopped, or None when the log is not the one it was folded from.
 
-    Reads the last batch that the projection applied and compares its digest: a log cut below it, or written again, shows.
+    Reads the last batch that the projection applied and compares its digest: a log cut below it, or written again,
+    shows.
     """
     batch: list[Entry] = []
     position = applied.batch_start
@@ -86,7 +87,10 @@ async def catch_up(
     until: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Apply what the log holds after `rule.end`, to its end or up to offset `until`; `progress` is told each new end."""
+    """Apply what the log holds after `rule.end`, to its end or up to offset `until`.
+
+    `progress` is told each new end.
+    """
     while until is None or rule.end < until:
         entries = await source.read(partition, rule.end, READ_RECORDS_MAX)
         if until is not None:

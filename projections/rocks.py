@@ -57,7 +57,8 @@ class RocksView:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
-        self._db = self._guard(lambda: Rdict(str(path), options()))
+        # Options of a column family count only when they are passed for it by name, at every opening.
+        self._db = self._guard(lambda: Rdict(str(path), options(), column_families={"default": options()}))
         self._sessions: dict[str, SessionRow] = {}
         self._runs: dict[str, RunRow] = {}
 
@@ -65,9 +66,7 @@ class RocksView:
         """See `View`."""
         return self._guard(lambda: self._db.get(key))
 
-    def scan(
-        self, begin: bytes, end: bytes, limit: int, *, backwards: bool = False
-    ) -> list[tuple[bytes, bytes]]:
+    def scan(self, begin: bytes, end: bytes, limit: int, *, backwards: bool = False) -> list[tuple[bytes, bytes]]:
         """See `View`."""
         return self._guard(lambda: _scan(self._db, begin, end, limit, backwards=backwards))
 

@@ -1,6 +1,7 @@
 """What the keys of a projection hold, and how it is stored: msgpack arrays, so a field is only ever added at the end.
 
-Structs and not dataclasses: a row is read or written for nearly every record, and msgspec does it in well under a microsecond.
+Structs and not dataclasses: a row is read or written for nearly every record, and msgspec does it in well under a
+microsecond.
 """
 
 from __future__ import annotations

@@ -21,9 +21,7 @@ class View(Protocol):
         """The row at a key."""
         ...
 
-    def scan(
-        self, begin: bytes, end: bytes, limit: int, *, backwards: bool = False
-    ) -> list[tuple[bytes, bytes]]:
+    def scan(self, begin: bytes, end: bytes, limit: int, *, backwards: bool = False) -> list[tuple[bytes, bytes]]:
         """Up to `limit` rows from `begin` (included) to `end` (not), in key order or backwards from the end."""
         ...
 

@@ -123,8 +123,6 @@ class RepairTerminal:
 
 
 Start = StartRootRun | StartChildRun | StartOneShotRun | StartOneShotChildRun
-RunCommand = (
-    AppendRecord | RecordCancellation | RecordSuspension | RecordTerminal | RepairSuspension | RepairTerminal
-)
+RunCommand = AppendRecord | RecordCancellation | RecordSuspension | RecordTerminal | RepairSuspension | RepairTerminal
 SessionCommand = CreateSession | EndSession | PurgeSession
 Command = SessionCommand | Start | RunCommand

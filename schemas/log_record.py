@@ -27,6 +27,7 @@ PREV_BYTES: Final = 32
 GENESIS: Final = bytes(PREV_BYTES)
 """What the first batch of a partition follows."""
 
+_RECORD_ID_CHARACTERS: Final = 19
 _MARKER: Final = b"\xc3\x01"
 _HEADER_BYTES: Final = 10
 _AVRO_FOLDER: Final = Path(__file__).parent / "avro"
@@ -205,7 +206,7 @@ def record_id(partition: int, position: int) -> str:
 
 def parse_record_id(text: str) -> tuple[int, int] | None:
     """The partition and position of a record ID, or None if the store cannot have made it."""
-    if len(text) != 19 or text[4] != "-":
+    if len(text) != _RECORD_ID_CHARACTERS or text[4] != "-":
         return None
     try:
         partition, position = int(text[:4], 16), int(text[5:], 16)

@@ -55,9 +55,7 @@ CANCELLATION_INTENT: Final = "runtime.cancellation_intent"
 RUN_SUSPENDED: Final = "run_suspended"
 RUN_COMPLETED: Final = "run_completed"
 
-LIFECYCLE_TYPES: Final = frozenset(
-    {RUN_STARTED, CHILD_RUN_LINKED, CANCELLATION_INTENT, RUN_SUSPENDED, RUN_COMPLETED}
-)
+LIFECYCLE_TYPES: Final = frozenset({RUN_STARTED, CHILD_RUN_LINKED, CANCELLATION_INTENT, RUN_SUSPENDED, RUN_COMPLETED})
 """Record types that only lifecycle commands write."""
 
 RESERVED_TYPES: Final = frozenset({"run_stream_end", "session_purged"})

@@ -131,7 +131,8 @@ def compare_carrier(stored: Opened, sent: NewRecord, other_key: Code) -> Refusal
     if stored.record.event_key != sent.event_key:
         return refuse(
             other_key,
-            f"run {sent.run_id!r}: this change was carried by record {stored.record.event_key!r}, not {sent.event_key!r}",
+            f"run {sent.run_id!r}: this change was carried by record {stored.record.event_key!r}, "
+            f"not {sent.event_key!r}",
             run_id=sent.run_id,
             event_key=sent.event_key,
         )

@@ -61,9 +61,7 @@ def record_cancellation(state: State, command: RecordCancellation, elsewhere: El
         return record_conflict(record)
     if not row.running:
         return run_not_active(record, row)
-    draft = record_draft(
-        record, row.key_id, private=SealedContent(payload=record.payload, reason=command.reason)
-    )
+    draft = record_draft(record, row.key_id, private=SealedContent(payload=record.payload, reason=command.reason))
     return _written(state, record, draft)
 
 
@@ -158,8 +156,8 @@ def _matches_run(state: State, record: NewRecord, row: RunRow) -> Refusal | None
         return None
     if payload.reason != (cancellation_reason(state, row) or REASON_ENGINE_CANCELED):
         return invalid(
-            f"record.payload's reason is not the cancellation reason of run {record.run_id!r}, nor {REASON_ENGINE_CANCELED!r} "
-            "where none is stored",
+            f"record.payload's reason is not the cancellation reason of run {record.run_id!r}, "
+            f"nor {REASON_ENGINE_CANCELED!r} where none is stored",
             run_id=record.run_id,
             event_key=record.event_key,
         )

@@ -1,8 +1,8 @@
 """The first check of every command: its own shape, without any state. A failure is `invalid_command`.
 
 Covers limits and texts, the record types a command may carry, and whether its records say what the
-command says. All records are checked, including one that will not be used this time. Messages name fields, IDs and limits, and never
-show a payload, a label or a reason.
+command says. All records are checked, including one that will not be used this time. Messages name fields, IDs and
+limits, and never show a payload, a label or a reason.
 """
 
 from __future__ import annotations
@@ -144,6 +144,8 @@ def _append(command: AppendRecord) -> None:
 def _cancellation(command: RecordCancellation) -> None:
     record = command.record
     _need(check_reason(command.reason, "reason"), run_id=command.run_id)
+    if command.reason in RESERVED_TYPES:
+        raise _Wrong(f"reason {command.reason!r} is reserved", run_id=command.run_id)
     payload = _lifecycle(command.run_id, record, CANCELLATION_INTENT, CancellationPayload)
     if payload.reason != command.reason:
         raise _Wrong("record.payload's reason is not the command's", **_ids(record))
@@ -163,9 +165,7 @@ def _terminal(command: RecordTerminal | RepairTerminal) -> None:
         raise _Wrong("status must be completed, failed or canceled", run_id=command.run_id)
     payload = _lifecycle(command.run_id, record, RUN_COMPLETED, RunCompletedPayload)
     if payload.status is not command.status:
-        raise _Wrong(
-            f"record.payload says {payload.status.value}, the command {command.status.value}", **_ids(record)
-        )
+        raise _Wrong(f"record.payload says {payload.status.value}, the command {command.status.value}", **_ids(record))
 
 
 def _sessionful(run: RunStart) -> None:

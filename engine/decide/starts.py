@@ -3,7 +3,8 @@
     purged session · a run of that ID anywhere (retry or conflict) · session exists · predecessor ·
     parent exists · parent's session · link's owner · parent running · event key of the link
 
-A start's decision never changes: a retry is compared with what the first start fixed, and answered with the original outcome.
+A start's decision never changes: a retry is compared with what the first start fixed, and answered with the original
+outcome.
 """
 
 from __future__ import annotations
@@ -35,9 +36,7 @@ from schemas.values import (
 )
 
 
-def decide_start(
-    state: State, command: Start, elsewhere: Elsewhere, prepared: Prepared
-) -> Decided | Needs | Refusal:
+def decide_start(state: State, command: Start, elsewhere: Elsewhere, prepared: Prepared) -> Decided | Needs | Refusal:
     """Decide any of the four starts."""
     run = command.run
     link = command.parent_linked if isinstance(command, (StartChildRun, StartOneShotChildRun)) else None
@@ -190,9 +189,7 @@ def _accept(
     )
     if stop and canceled is not None:
         drafts.append(record_draft(canceled, key_id, terminal_status=RunStatus.CANCELED.value))
-    results = [
-        result(state, position + index, run.session_id, inserted=True) for index in range(len(drafts))
-    ]
+    results = [result(state, position + index, run.session_id, inserted=True) for index in range(len(drafts))]
     return Decided(
         StartResult(
             outcome=outcome if canceled is not None else None,
@@ -219,9 +216,7 @@ def _exists(run: RunElsewhere | None) -> bool:
 
 
 def _run_conflict(run: RunStart, why: str) -> Refusal:
-    return refuse(
-        Code.RUN_CONFLICT, f"run ID {run.run_id!r} {why}", run_id=run.run_id, session_id=run.session_id
-    )
+    return refuse(Code.RUN_CONFLICT, f"run ID {run.run_id!r} {why}", run_id=run.run_id, session_id=run.session_id)
 
 
 def _continuation_mismatch(run: RunStart, why: str) -> Refusal:

@@ -55,9 +55,7 @@ class Cluster:
         files: dict[int, MemoryFiles] | None = None,
     ) -> Process:
         """Start a process; `files` are projections that it finds."""
-        log = SimulatedLog(
-            self.storage.partitions, self.environment, faults, exclusive=exclusive, storage=self.storage
-        )
+        log = SimulatedLog(self.storage.partitions, self.environment, faults, exclusive=exclusive, storage=self.storage)
         found = files if files is not None else {}
 
         async def release() -> None:

@@ -1,0 +1,1 @@
+"""Projections: the position rule, fold, rebuild and verify."""

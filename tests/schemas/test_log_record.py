@@ -1,4 +1,4 @@
-"""The form of a log record: what is written today is read by any Avro reader, and what was written before stays readable."""
+"""The form of a log record: any Avro reader reads what is written today, and what was written before stays readable."""
 
 from __future__ import annotations
 
@@ -141,5 +141,13 @@ def test_record_ids_compare_as_the_log_orders_and_only_real_ones_are_taken() -> 
     ids = [record_id(7, position) for position in positions]
     assert ids == sorted(ids, key=str.encode)
     assert [parse_record_id(text) for text in ids] == [(7, position) for position in positions]
-    for text in ("", "0007", ids[4].upper(), ids[0] + "0", ids[0][:-1] + "g", "+007-00000000000001", ids[0].replace("-", "_")):
+    for text in (
+        "",
+        "0007",
+        ids[4].upper(),
+        ids[0] + "0",
+        ids[0][:-1] + "g",
+        "+007-00000000000001",
+        ids[0].replace("-", "_"),
+    ):
         assert parse_record_id(text) is None, text

@@ -1,0 +1,1 @@
+"""Virtual time, so that a seed repeats a run exactly."""

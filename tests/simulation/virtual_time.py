@@ -13,7 +13,7 @@ T = TypeVar("T")
 _START_MS = 1_796_000_000_000
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _Selector(selectors.DefaultSelector):
     """Moves the loop's clock forward where a real one would block."""
 
     loop: VirtualLoop

@@ -1,0 +1,1 @@
+"""Real faults: processes killed, files damaged, files searched."""

@@ -1,0 +1,136 @@
+"""One request, from its head to the end of its answer, as a plain ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from time import perf_counter
+from typing import Any, Final
+
+import msgspec
+
+from schemas.refusals import Code, Refused, invalid, refuse
+from service.batch import Batches
+from service.body import Body, Buffers, Disconnected, Receive
+from service.commands import Commands
+from service.metrics import Metrics
+from service.openapi import describe
+from service.operations import Operations
+from service.ports import StoreHolder, StorePort
+from service.query import parse_query
+from service.routing import Call, Reply, Route, Router, refused, text
+from service.unexpected import unexpected
+from service.views import Views
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+
+requests_in_flight_max: Final = 2000
+"""Requests that wait for their answer at a time; beyond it answers `unavailable`. Operators' routes do not count."""
+
+_CLOSE: Final = ((b"connection", b"close"),)
+
+
+def make_app(store: StorePort, version: str = "") -> Service:
+    """The HTTP interface of a store that is open already."""
+    return Service(StoreHolder(store), version)
+
+
+class Service:
+    """The HTTP interface of a store, as an ASGI application."""
+
+    def __init__(self, holder: StoreHolder, version: str = "") -> None:
+        self.in_flight = 0
+        self._version = version
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._buffers = Buffers()
+        self._metrics = Metrics(lambda: self.in_flight)
+        self.routes: tuple[Route, ...] = tuple(self._routes(holder))
+        self._router = Router([(route.verb, route.path, route) for route in self.routes])
+        self._description: bytes | None = None
+
+    def drain(self) -> None:
+        """Take no request any more: each that still comes is `unavailable`, and its connection ends."""
+        self._draining = True
+        if self.in_flight == 0:
+            self._idle.set()
+
+    async def idle(self) -> None:
+        """Wait until no request waits for its answer any more. For after `drain`."""
+        await self._idle.wait()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"only HTTP is served here, not {scope['type']}")
+        begun = perf_counter()
+        self.in_flight += 1
+        body = Body(scope["headers"], receive, self._buffers)
+        found = self._router.find(scope["raw_path"])
+        route = found.verbs.get(scope["method"]) if found is not None else None
+        try:
+            if self._draining:
+                reply = refused(refuse(Code.UNAVAILABLE, "the service is stopping"), close=True)
+            elif found is None:
+                reply = refused(invalid("there is nothing at this path"), 404)
+            elif route is None:
+                allow = found.allow
+                reply = refused(invalid(f"this path takes {allow} only"), 405, ((b"allow", allow.encode()),))
+            else:
+                reply = await self._handle(route, found.ids, scope["query_string"], body)
+            await self._send(reply, scope["method"], body, send)
+        except Disconnected:
+            return
+        finally:
+            body.release()
+            self.in_flight -= 1
+            self._metrics.request(route.path if route is not None else "none", perf_counter() - begun)
+            if self._draining and self.in_flight == 0:
+                self._idle.set()
+
+    async def _handle(self, route: Route, ids: tuple[str, ...], query: bytes, body: Body) -> Reply:
+        if self.in_flight > requests_in_flight_max and route.tag != "operations":
+            return refused(refuse(Code.UNAVAILABLE, "too many requests wait for their answers; try again in a moment"))
+        try:
+            return await route.handler(Call(ids, parse_query(query, route.known) if query else {}, body))
+        except Refused as refusal:
+            return refused(refusal.refusal)
+        except Disconnected:
+            raise
+        except Exception as error:  # noqa: BLE001 - bugs stay inside
+            self._metrics.bug()
+            return refused(unexpected(error))
+
+    async def _send(self, reply: Reply, verb: str, body: Body, send: Send) -> None:
+        close = reply.close or self._draining
+        headers = [*reply.headers, (b"content-length", str(len(reply.body)).encode())]
+        if close:
+            headers += _CLOSE
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        content = b"" if verb == "HEAD" else reply.body
+        if close and not body.whole:
+            await send({"type": "http.response.body", "body": content, "more_body": True})
+            await body.linger()
+            content = b""
+        await send({"type": "http.response.body", "body": content})
+
+    def _routes(self, holder: StoreHolder) -> Iterator[Route]:
+        yield from Commands(holder, self._metrics).routes()
+        yield from Batches(holder, self._metrics).routes()
+        yield from Views(holder).routes()
+        yield from Operations(holder, self._metrics).routes()
+        yield Route(
+            "GET",
+            "/openapi.json",
+            self._describe,
+            "openapi",
+            "Read this description.",
+            dict[str, Any],
+            tag="operations",
+        )
+
+    async def _describe(self, _call: Call) -> Reply:
+        if self._description is None:
+            self._description = msgspec.json.encode(describe(self.routes, self._version))
+        return text(self._description, b"application/json")

@@ -1,0 +1,196 @@
+"""What the service needs of a store, and the place where it finds one once it is open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from schemas.commands import Command
+from schemas.refusals import Code, Refusal, Refused, refuse
+from schemas.values import (
+    Answer,
+    Checkpoint,
+    Page,
+    RunDetail,
+    RunMeta,
+    Session,
+    SessionDetail,
+    SessionPage,
+    SessionStatus,
+)
+
+
+class PartitionState(Protocol):
+    """How one partition stands. Positions are log offsets."""
+
+    @property
+    def partition(self) -> int:
+        """Its number, from 0."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """What it is doing, in a word."""
+        ...
+
+    @property
+    def log_start(self) -> int:
+        """The first position that the log holds."""
+        ...
+
+    @property
+    def log_end(self) -> int:
+        """The position that the log's next record will get."""
+        ...
+
+    @property
+    def applied(self) -> int:
+        """The position up to which the views are applied."""
+        ...
+
+    @property
+    def lag(self) -> int:
+        """How many records of the log are not applied."""
+        ...
+
+    @property
+    def void_records(self) -> int:
+        """How many records landed elsewhere and do not count."""
+        ...
+
+    @property
+    def last_error(self) -> str:
+        """What last went wrong; empty where nothing did."""
+        ...
+
+    @property
+    def rebuild(self) -> float | None:
+        """Progress of a rebuild, 0 to 1; None while there is none."""
+        ...
+
+    @property
+    def queued(self) -> int:
+        """How many commands wait."""
+        ...
+
+
+class StoreState(Protocol):
+    """How a store stands: its version, the kind of its log, and its partitions."""
+
+    @property
+    def version(self) -> str:
+        """The version of the store."""
+        ...
+
+    @property
+    def log(self) -> str:
+        """The kind of its log: `embedded` or `kafka`."""
+        ...
+
+    @property
+    def partitions(self) -> Sequence[PartitionState]:
+        """Every partition, in order of their numbers."""
+        ...
+
+
+class StorePort(Protocol):
+    """A store, as the service asks it. A refusal is an answer; an exception is a bug."""
+
+    async def execute(self, command: Command) -> Answer | Refusal:
+        """Do one command, whole or not at all."""
+        ...
+
+    async def execute_in_order(self, commands: Sequence[Command]) -> list[Answer | Refusal]:
+        """Do commands of one home in the order given; after one is `unavailable` the later ones are not tried."""
+        ...
+
+    async def load_session(self, session_id: str) -> Session | Refusal:
+        """The session."""
+        ...
+
+    async def load_session_status(self, session_id: str) -> SessionStatus | Refusal:
+        """The session's status; the empty ID is `session_not_found`."""
+        ...
+
+    async def list_runs_by_session(
+        self, session_id: str, statuses: Sequence[str] = ()
+    ) -> tuple[RunMeta, ...] | Refusal:
+        """The session's runs in start order, of these statuses only where any are given."""
+        ...
+
+    async def list_run_records(self, run_id: str, cursor: str, limit: int, types: Sequence[str] = ()) -> Page | Refusal:
+        """Records of a run after the cursor, of these types only where any are given."""
+        ...
+
+    async def list_session_records(
+        self, session_id: str, cursor: str, limit: int, types: Sequence[str] = ()
+    ) -> Page | Refusal:
+        """Records of a session after the cursor, of these types only where any are given."""
+        ...
+
+    async def load_run(self, run_id: str) -> RunMeta | Refusal:
+        """The run's metadata."""
+        ...
+
+    async def load_checkpoint(self, run_id: str) -> Checkpoint | Refusal:
+        """The checkpoint of a suspended run."""
+        ...
+
+    async def list_sessions(self, status: str, cursor: str, limit: int) -> SessionPage | Refusal:
+        """Sessions of a status (empty: any), newest first."""
+        ...
+
+    async def session_detail(self, session_id: str) -> SessionDetail | Refusal:
+        """A session, how its runs stand, and when anything last happened in it."""
+        ...
+
+    async def run_detail(self, run_id: str) -> RunDetail | Refusal:
+        """A run with its family and the size of its history."""
+        ...
+
+    def ready(self) -> bool:
+        """True once every partition is applied to the end it had at start."""
+        ...
+
+    async def status(self) -> StoreState:
+        """How the store stands."""
+        ...
+
+    async def start_rebuild(self) -> Refusal | None:
+        """Start to rebuild every projection; answers when it has started."""
+        ...
+
+    async def close(self) -> None:
+        """Take no new commands, answer the waiting ones, close the files."""
+        ...
+
+
+class StoreHolder:
+    """Where the service finds its store, which may not be open yet: until then every answer is `unavailable`."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: StorePort | None = None) -> None:
+        self._store = store
+
+    def put(self, store: StorePort) -> None:
+        """Hand in the open store; once only."""
+        assert self._store is None, "a service has one store"
+        self._store = store
+
+    def get(self) -> StorePort | Refusal:
+        """The store, or the refusal to answer with while there is none."""
+        if self._store is None:
+            return refuse(Code.UNAVAILABLE, "the store is still being opened; try again in a moment")
+        return self._store
+
+    def require(self) -> StorePort:
+        """The store; while there is none, the refusal is raised."""
+        store = self.get()
+        if isinstance(store, Refusal):
+            raise Refused(store)
+        return store
+
+    def ready(self) -> bool:
+        """True once the store is open and has applied the log it found."""
+        return self._store is not None and self._store.ready()

@@ -1,0 +1,1 @@
+"""The HTTP interface, over a store that answers what a test tells it to."""

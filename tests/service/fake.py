@@ -1,0 +1,201 @@
+"""A store that answers what a test tells it to, and keeps what it was asked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.commands import Command, CreateSession, EndSession, PurgeSession
+from schemas.refusals import Code, Refusal, refuse
+from schemas.values import (
+    Answer,
+    AppendResult,
+    Checkpoint,
+    NewRecord,
+    Page,
+    Purged,
+    Record,
+    RunDetail,
+    RunMeta,
+    RunStatus,
+    Session,
+    SessionDetail,
+    SessionPage,
+    SessionStatus,
+    StartOutcome,
+)
+
+NOON = 1_796_050_606_812
+NOON_TEXT = "2026-11-30T14:56:46.812Z"
+
+
+def record(**changes: Any) -> NewRecord:
+    """A record of a run with a session."""
+    fields: dict[str, Any] = {
+        "event_key": "run-1/2",
+        "run_id": "run-1",
+        "agent_id": "demo.chat",
+        "session_id": "sess-1",
+        "turn_id": "turn-1",
+        "type": "usage",
+        "timestamp": NOON,
+        "payload": b"{}",
+    }
+    return NewRecord(**(fields | changes))
+
+
+def run_meta(run_id: str = "run-1", **changes: Any) -> RunMeta:
+    """A running run with a session."""
+    fields: dict[str, Any] = {
+        "agent_id": "demo.chat",
+        "run_id": run_id,
+        "session_id": "sess-1",
+        "parent_run_id": "",
+        "status": RunStatus.RUNNING,
+        "start_outcome": StartOutcome.PROCEED,
+        "started_at": NOON,
+        "updated_at": NOON + 5,
+        "labels": {},
+        "cancellation_reason": "",
+    }
+    return RunMeta(**(fields | changes))
+
+
+@dataclass(frozen=True)
+class FakePartition:
+    """A partition that stands still."""
+
+    partition: int = 0
+    state: str = "serving"
+    log_start: int = 0
+    log_end: int = 12
+    applied: int = 10
+    lag: int = 2
+    void_records: int = 3
+    last_error: str = ""
+    rebuild: float | None = None
+    queued: int = 4
+
+
+@dataclass(frozen=True)
+class FakeState:
+    """A store of one partition."""
+
+    version: str = "9.9"
+    log: str = "embedded"
+    partitions: tuple[FakePartition, ...] = (FakePartition(),)
+
+
+Decide = Callable[[Command], Answer | Refusal | Awaitable[Answer | Refusal]]
+
+
+def done(command: Command) -> Answer:
+    """What a store without opinions answers."""
+    match command:
+        case CreateSession(session_id, created_at):
+            return Session(session_id, SessionStatus.ACTIVE, created_at)
+        case EndSession(session_id, ended_at):
+            return Session(session_id, SessionStatus.ENDED, ended_at, ended_at)
+        case PurgeSession():
+            return Purged()
+        case _:
+            return AppendResult("0001", inserted=True, session_status=SessionStatus.ACTIVE)
+
+
+class FakeStore:
+    """`decide` answers commands; `values` answers reads, by the method's name or by the ID asked for."""
+
+    def __init__(self) -> None:
+        self.decide: Decide = done
+        self.commands: list[Command] = []
+        self.reads: list[tuple[Any, ...]] = []
+        self.values: dict[str, Any] = {}
+        self.is_ready = True
+        self.closed = 0
+        self.rebuilds = 0
+
+    async def execute(self, command: Command) -> Answer | Refusal:
+        self.commands.append(command)
+        answer = self.decide(command)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def execute_in_order(self, commands: Sequence[Command]) -> list[Answer | Refusal]:
+        answers: list[Answer | Refusal] = []
+        for command in commands:
+            if any(isinstance(answer, Refusal) and answer.temporary for answer in answers):
+                answers.append(refuse(Code.UNAVAILABLE, "not tried"))
+            else:
+                answers.append(await self.execute(command))
+        return answers
+
+    def _read(self, name: str, *asked: Any) -> Any:
+        self.reads.append((name, *asked))
+        if asked and asked[0] in self.values:
+            return self.values[asked[0]]
+        missing = Code.RUN_NOT_FOUND if "run" in name or "checkpoint" in name else Code.SESSION_NOT_FOUND
+        return self.values.get(name, refuse(missing, f"nothing called {asked[0]!r}" if asked else "nothing"))
+
+    async def load_session(self, session_id: str) -> Session | Refusal:
+        found: Session | Refusal = self._read("load_session", session_id)
+        return found
+
+    async def load_session_status(self, session_id: str) -> SessionStatus | Refusal:
+        found: SessionStatus | Refusal = self._read("load_session_status", session_id)
+        return found
+
+    async def list_runs_by_session(
+        self, session_id: str, statuses: Sequence[str] = ()
+    ) -> tuple[RunMeta, ...] | Refusal:
+        found: tuple[RunMeta, ...] | Refusal = self._read("list_runs_by_session", session_id, tuple(statuses))
+        return found
+
+    async def list_run_records(self, run_id: str, cursor: str, limit: int, types: Sequence[str] = ()) -> Page | Refusal:
+        found: Page | Refusal = self._read("list_run_records", run_id, cursor, limit, tuple(types))
+        return found
+
+    async def list_session_records(
+        self, session_id: str, cursor: str, limit: int, types: Sequence[str] = ()
+    ) -> Page | Refusal:
+        found: Page | Refusal = self._read("list_session_records", session_id, cursor, limit, tuple(types))
+        return found
+
+    async def load_run(self, run_id: str) -> RunMeta | Refusal:
+        found: RunMeta | Refusal = self._read("load_run", run_id)
+        return found
+
+    async def load_checkpoint(self, run_id: str) -> Checkpoint | Refusal:
+        found: Checkpoint | Refusal = self._read("load_checkpoint", run_id)
+        return found
+
+    async def list_sessions(self, status: str, cursor: str, limit: int) -> SessionPage | Refusal:
+        found: SessionPage | Refusal = self._read("list_sessions", status, cursor, limit)
+        return found
+
+    async def session_detail(self, session_id: str) -> SessionDetail | Refusal:
+        found: SessionDetail | Refusal = self._read("session_detail", session_id)
+        return found
+
+    async def run_detail(self, run_id: str) -> RunDetail | Refusal:
+        found: RunDetail | Refusal = self._read("run_detail", run_id)
+        return found
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    async def status(self) -> FakeState:
+        return FakeState()
+
+    async def start_rebuild(self) -> Refusal | None:
+        self.rebuilds += 1
+        return None
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+def page(*payloads: bytes, next_cursor: str = "") -> Page:
+    """A page with one record for each payload."""
+    records = [Record(f"{index:04}", record(payload=payload)) for index, payload in enumerate(payloads, 1)]
+    return Page(tuple(records), next_cursor)

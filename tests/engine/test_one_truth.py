@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -159,13 +159,18 @@ def flip_all(folder: Path, pattern: str) -> None:
         flip(path, path.stat().st_size // 3)
 
 
+def remove(paths: Iterable[Path]) -> None:
+    for path in list(paths):
+        path.unlink()
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a byte of a table": lambda folder: flip_all(folder, "*.sst"),
     "a table cut in half": lambda folder: [path.write_bytes(path.read_bytes()[:100]) for path in folder.glob("*.sst")],
-    "a table missing": lambda folder: [path.unlink() for path in folder.glob("*.sst")],
+    "a table missing": lambda folder: remove(folder.glob("*.sst")),
     "the manifest": lambda folder: flip_all(folder, "MANIFEST-*"),
-    "every file but the tables": lambda folder: [path.unlink() for path in folder.iterdir() if path.suffix != ".sst"],
-    "everything": lambda folder: [path.unlink() for path in folder.iterdir()],
+    "every file but the tables": lambda folder: remove(path for path in folder.iterdir() if path.suffix != ".sst"),
+    "everything": lambda folder: remove(folder.iterdir()),
     "the name of the current one": lambda folder: (folder.parent / "CURRENT").write_text("g-999999\n"),
 }
 

@@ -1,0 +1,148 @@
+"""The figures as a person reads them: ratios first, medians of the rounds, and how far the rounds lie apart."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from bench.commands import CONNECTIONS, OURS, RECORDER, RIVAL, ROWS, Plan, Results, Row
+from bench.measuring import Measured
+
+_HEADINGS: Final = (
+    "",
+    "callers",
+    f"x {RIVAL}",
+    f"x {RECORDER}",
+    "runstore/s",
+    "p50 ms",
+    "p99 ms",
+    f"{RIVAL}/s",
+    "p50 ms",
+    "p99 ms",
+    f"{RECORDER}/s",
+)
+_NAMES: Final = {("three", False): "three records", ("three", True): "  any run ID", ("one", False): "one record"}
+
+
+def report(results: Results, plan: Plan, folder: Path) -> str:
+    """Everything that was measured, as text."""
+    parts = [_machine(results, plan, folder), _durable(results), _http(results), _rebuild(results)]
+    return "\n\n".join(parts)
+
+
+def _machine(results: Results, plan: Plan, folder: Path) -> str:
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    beside = "alone" if plan.alone else f"beside {RIVAL} {version(RIVAL)}, SQLite {sqlite3.sqlite_version}"
+    how = f"{plan.rounds} alternating rounds, {plan.seconds} s a measurement; median [lowest to highest]"
+    lines = (
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {platform.system()}, {os.cpu_count()} cores, load average {load:.1f}",
+        f"Python {platform.python_version()}, {beside}",
+        f"fsync after an append of 1.5 kB, on {filesystem(folder)}: {_spread(results.fsync_ms, 2)} ms",
+        how,
+    )
+    return "\n".join(lines)
+
+
+def _durable(results: Results) -> str:
+    lines = [_durable_line(results, row) for row in ROWS if results.durable[row]]
+    return "Durable commands in process, a second\n" + "\n".join(_table([_HEADINGS, *lines]))
+
+
+def _durable_line(results: Results, row: Row) -> Sequence[str]:
+    mine = results.durable[row][OURS]
+    others = results.durable[Row(row.kind, row.callers)]
+    rival, recorder = others.get(RIVAL, []), others.get(RECORDER, [])
+    return (
+        _NAMES[row.kind, row.anywhere],
+        str(row.callers),
+        _ratios(mine, rival),
+        _ratios(mine, recorder),
+        _rates(mine),
+        *_latencies(mine),
+        _rates(rival),
+        *_latencies(rival),
+        _rates(recorder),
+    )
+
+
+def _http(results: Results) -> str:
+    in_process = results.durable[Row("one", CONNECTIONS)][OURS]
+    client = median(each.processor_share for each in results.http)
+    service = f"{median(results.service_share):.2f}" if results.service_share else "unknown"
+    p50, p99 = _latencies(results.http)
+    rows = [
+        ("", "connections", "x in process", "records/s", "p50 ms", "p99 ms"),
+        ("append_record", str(CONNECTIONS), _ratios(results.http, in_process), _rates(results.http), p50, p99),
+    ]
+    cores = f"cores used: service {service}, client {client:.2f} of {os.cpu_count()}, which both share"
+    return "Over HTTP on loopback\n" + "\n".join([*_table(rows), cores])
+
+
+def _rebuild(results: Results) -> str:
+    prepared = results.prepared
+    assert prepared is not None
+    head = f"Rebuild of every projection from position 0, {prepared.commands:,} records"
+    rows = [
+        ("", "x bare loop", "records/s", "us a record"),
+        (
+            "rebuild",
+            _ratios(results.rebuilds, results.scans),
+            _rates(results.rebuilds),
+            _microseconds(results.rebuilds),
+        ),
+        ("bare loop: read and decode", "", _rates(results.scans), _microseconds(results.scans)),
+        ("read alone", "", _rates(results.reads), _microseconds(results.reads)),
+        ("writing that log, 512 callers", "", f"{prepared.rate:,.0f}", f"{1e6 / prepared.rate:.1f}"),
+    ]
+    return f"{head}\n" + "\n".join(_table(rows))
+
+
+def _ratios(ours: Sequence[Measured], others: Sequence[Measured]) -> str:
+    """Round by round, so that what slows one round slows both."""
+    return _spread([one.rate / other.rate for one, other in zip(ours, others, strict=bool(others))], 2)
+
+
+def _rates(measured: Sequence[Measured]) -> str:
+    return _spread([each.rate for each in measured], 0)
+
+
+def _latencies(measured: Sequence[Measured]) -> tuple[str, str]:
+    if not measured:
+        return "-", "-"
+    return f"{median(each.p50_ms for each in measured):.1f}", f"{median(each.p99_ms for each in measured):.1f}"
+
+
+def _microseconds(measured: Sequence[Measured]) -> str:
+    return f"{median(1e6 / each.rate for each in measured):.1f}"
+
+
+def _spread(values: Sequence[float], decimals: int) -> str:
+    if not values:
+        return "-"
+    return f"{median(values):,.{decimals}f} [{min(values):,.{decimals}f} to {max(values):,.{decimals}f}]"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        aligned: list[Callable[[int], str]] = [row[0].ljust, *(cell.rjust for cell in row[1:])]
+        yield "  ".join(align(width) for align, width in zip(aligned, widths, strict=True)).rstrip()
+
+
+def filesystem(folder: Path) -> str:
+    """The kind of file system that holds a folder; one in memory makes every figure here worthless."""
+    try:
+        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return "a file system unknown"
+    path = str(folder.resolve())
+    holders = [(point, kind) for point, kind in mounts if path == point or path.startswith(point.rstrip("/") + "/")]
+    kind = max(holders, key=lambda holder: len(holder[0]), default=("", "a file system unknown"))[1]
+    return f"{kind} (in memory: nothing here is durable)" if kind in {"tmpfs", "ramfs"} else kind

@@ -1,0 +1,1 @@
+"""How Runstore is started: the command line, and the scripts that need nothing but Python."""

@@ -1,0 +1,1 @@
+"""One module a command of `runstore`, each with its click command as `command`."""

@@ -1,0 +1,139 @@
+"""`runstore runs`: list and show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from bin.cli.client import Client, checked_id
+from bin.cli.options import json_option, with_settings
+from bin.cli.output import note, print_facts, print_json, print_table, say, short_time, size
+from bin.cli.settings import Settings
+from schemas.limits import page_records_max
+from schemas.values import RunStatus
+
+
+@click.group("runs")
+def command() -> None:
+    """List and show runs."""
+
+
+@command.command("list")
+@click.argument("session_id", metavar="SESSION")
+@click.option(
+    "--status",
+    "statuses",
+    type=click.Choice([each.value for each in RunStatus]),
+    multiple=True,
+    help="Only runs of this status; may be given more than once.",
+)
+@json_option
+@with_settings("url")
+def list_runs(settings: Settings, *, session_id: str, statuses: tuple[str, ...], as_json: bool) -> None:
+    """List the runs of a session, in the order they started."""
+    client = Client(settings.service_url)
+    answer = client.get("sessions", checked_id(session_id, "SESSION"), "runs", status=",".join(statuses))
+    if as_json:
+        print_json(answer)
+        return
+    if not answer["runs"]:
+        note(f"the session has no {' or '.join(statuses) + ' ' if statuses else ''}runs")
+        return
+    print_table(
+        ("run", "status", "agent", "started", "updated", "parent"),
+        [
+            (
+                each["run_id"],
+                each["status"],
+                each["agent_id"],
+                short_time(each["started_at"]),
+                short_time(each["updated_at"]),
+                each["parent_run_id"],
+            )
+            for each in answer["runs"]
+        ],
+    )
+
+
+@command.command("show")
+@click.argument("run_id", metavar="RUN")
+@click.option(
+    "--records", "with_records", is_flag=True, help="List its records too: never their payloads, but their size."
+)
+@json_option
+@with_settings("url")
+def show_run(settings: Settings, *, run_id: str, with_records: bool, as_json: bool) -> None:
+    """Show a run: how it stands, its family, and the size of its history.
+
+    With --json and --records both, the answer gets one more field, `records`, which holds them with their payloads.
+    """
+    client = Client(settings.service_url)
+    detail = client.get("runs", checked_id(run_id, "RUN"))
+    records = _records(client, run_id) if with_records else []
+    if as_json:
+        print_json(detail | {"records": records} if with_records else detail)
+        return
+    _print_run(detail)
+    if with_records:
+        say()
+        _print_records(records)
+
+
+def _records(client: Client, run_id: str) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        page = client.get("runs", run_id, "records", cursor=cursor, limit=str(page_records_max))
+        records.extend(page["records"])
+        cursor = page["next_cursor"]
+        if not cursor:
+            return records
+
+
+def _print_run(detail: dict[str, Any]) -> None:
+    run = detail["run"]
+    print_facts(
+        [
+            ("run", run["run_id"]),
+            ("status", run["status"]),
+            ("agent", run["agent_id"]),
+            ("session", run["session_id"] or "none"),
+            ("started", run["started_at"]),
+            ("updated", run["updated_at"]),
+            ("start", "stopped at once, its session had ended" if run["start_outcome"] == "stop" else ""),
+            ("cancellation", run["cancellation_reason"]),
+            ("parent", run["parent_run_id"]),
+            ("continues", detail["predecessor"]),
+            ("continued by", ", ".join(detail["successors"])),
+            ("labels", ", ".join(f"{key}={value}" for key, value in run["labels"].items())),
+            ("records", str(detail["record_count"])),
+            ("checkpoint", "yes" if detail["has_checkpoint"] else "no"),
+        ]
+    )
+    if detail["children"]:
+        say()
+        print_table(
+            ("child run", "agent", "tool", "tool call"),
+            [
+                (each["run_id"], each["agent_id"], each["tool_name"], each["tool_call_id"])
+                for each in detail["children"]
+            ],
+        )
+
+
+def _print_records(records: list[dict[str, Any]]) -> None:
+    print_table(
+        ("record", "time", "type", "event key", "size"),
+        [
+            (
+                each["id"],
+                each["timestamp"],
+                each["type"],
+                each["event_key"],
+                size(len(each["payload"].encode())),
+            )
+            for each in records
+        ],
+        numbers=("size",),
+    )

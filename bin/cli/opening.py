@@ -1,0 +1,70 @@
+"""Opening the store from the settings, and what each way to fail means for whoever asked."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bin.cli.errors import CliError, UsageError
+from bin.cli.settings import Settings
+from engine.environment import SystemEnvironment
+from engine.keys import KeyStoreError, MasterKeyError
+from engine.logs.files import LogLocked
+from engine.logs.interface import LogCorrupt, LogError
+from engine.opening import OpeningError, StoreSettings, open_store
+from engine.pending import QueueLimits
+from engine.store import Store
+from projections.rocks import ProjectionDamaged
+
+OPENING_ERRORS = (OpeningError, MasterKeyError, KeyStoreError, LogError, ProjectionDamaged, OSError)
+"""What opening a store can raise; `explained` says what each means."""
+
+
+def explained(error: Exception) -> CliError:
+    """An error of `OPENING_ERRORS` as the command line tells it: damage is status 1, everything else 2."""
+    if isinstance(error, LogCorrupt):
+        return CliError(f"the log is damaged: {error}")
+    if isinstance(error, (KeyStoreError, ProjectionDamaged)):
+        return CliError(f"the store cannot be opened: {error}")
+    if isinstance(error, (OpeningError, MasterKeyError, LogLocked)):
+        return UsageError(str(error))
+    return UsageError(f"the store cannot be opened: {error}")
+
+
+def store_settings(settings: Settings, *, create: bool) -> StoreSettings:
+    """What the engine is to open. Without `create`, only a store that exists, with the partitions it has."""
+    return StoreSettings(
+        data_dir=settings.data_dir,
+        partitions=settings.partitions if create else None,
+        log=settings.log,
+        master_key_file=settings.master_key_file,
+        queue=QueueLimits(queue_commands_max=settings.queue_commands_max, queue_bytes_max=settings.queue_bytes_max),
+        create=create,
+    )
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Store]:
+    """The store in the folder, for work on it without a service. Raises `CliError` where it does not open."""
+    try:
+        store = await open_store(store_settings(settings, create=False), SystemEnvironment())
+    except OPENING_ERRORS as error:
+        raise explained(error) from error
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def in_use(data_dir: Path) -> bool:
+    """Whether a process has the store in this folder open now."""
+    try:
+        with (data_dir / "LOCK").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

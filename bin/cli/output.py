@@ -1,0 +1,154 @@
+"""How answers look on a terminal: text that cannot harm it, tables, facts, JSON, and progress.
+
+Data goes to stdout; progress and what went wrong to stderr, so that both can be redirected apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TextIO
+from unicodedata import combining, east_asian_width
+
+import click
+
+STATUS_COLORS: Final = {
+    "active": "green",
+    "running": "cyan",
+    "suspended": "yellow",
+    "completed": "green",
+    "failed": "red",
+    "canceled": "magenta",
+    "serving": "green",
+    "stopped": "red",
+}
+_BAR_CHARS: Final = 30
+_KIB: Final = 1024
+
+
+def plain(text: str) -> str:
+    """The text with everything escaped that a terminal might obey instead of show."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def short_time(text: str) -> str:
+    """A time of the interface, to the second: `2026-11-30 14:56:46Z`."""
+    return text[:19].replace("T", " ") + "Z" if text else ""
+
+
+def size(count: int) -> str:
+    """A number of bytes for a person: `812 B`, `3.4 KiB`."""
+    if count < _KIB:
+        return f"{count} B"
+    if count < _KIB * _KIB:
+        return f"{count / _KIB:.1f} KiB"
+    return f"{count / _KIB / _KIB:.1f} MiB"
+
+
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """`1 run`, `2 runs`; `nouns` where the plural is not the noun with an s."""
+    return f"{count} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def run_counts(counts: dict[str, int]) -> str:
+    """How the runs of a session stand: `2 completed, 1 running`; `none` where there are none."""
+    return ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "none"
+
+
+def say(line: str = "") -> None:
+    """Print a line."""
+    click.echo(line, color=_color(sys.stdout))
+
+
+def note(line: str) -> None:
+    """Print a line that is not data to stderr."""
+    click.echo(line, err=True, color=_color(sys.stderr))
+
+
+def status_word(status: str) -> str:
+    """A status in its color."""
+    return click.style(status, fg=STATUS_COLORS.get(status))
+
+
+def print_json(value: Any) -> None:
+    """Print JSON, indented."""
+    unicode = sys.stdout.encoding.lower().replace("-", "") == "utf8"
+    say(json.dumps(value, indent=2, ensure_ascii=not unicode))
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[str] = ()) -> None:
+    """Print rows under headers; `numbers` are columns set to the right. Cells are escaped; statuses get a color."""
+    shown = [[plain(cell) for cell in row] for row in rows]
+    widths = [max(map(_width, column)) for column in zip(headers, *shown, strict=True)]
+    right = [header in set(numbers) for header in headers]
+    say(click.style(_line(headers, widths, right), bold=True))
+    for row in shown:
+        line = _line(row, widths, right)
+        word = next((cell for header, cell in zip(headers, row, strict=True) if header in {"status", "state"}), "")
+        say(line.replace(f"  {word}", f"  {status_word(word)}", 1) if word in STATUS_COLORS else line)
+
+
+def print_facts(facts: Iterable[tuple[str, str]], indent: str = "") -> None:
+    """Print names with their values, aligned; those without a value are left out."""
+    shown = [(name, value) for name, value in facts if value]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        text = status_word(value) if name in {"status", "state"} else plain(value)
+        say(f"{indent}{click.style(name.ljust(width), bold=True)}  {text}")
+
+
+class Progress:
+    """Progress of work with a known amount: a bar where stderr is a terminal, a line a step otherwise."""
+
+    def __init__(self, title: str, *, stream: TextIO | None = None) -> None:
+        self._title = title
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
+        self._drawn = ""
+
+    def show(self, fraction: float, what: str) -> None:
+        """Tell how far the work is, 0 to 1, and what is being done. Shown on a terminal only."""
+        if not self._live:
+            return
+        full = round(min(1.0, max(0.0, fraction)) * _BAR_CHARS)
+        line = f"{self._title} [{'#' * full}{'-' * (_BAR_CHARS - full)}] {fraction:4.0%}  {what}"
+        if line != self._drawn:
+            self._stream.write("\r\x1b[K" + line)
+            self._stream.flush()
+            self._drawn = line
+
+    def step(self, line: str) -> None:
+        """Tell that a part of the work is done. Shown where there is no terminal."""
+        if not self._live:
+            self._stream.write(f"{self._title}: {line}\n")
+            self._stream.flush()
+
+    def clear(self) -> None:
+        """Remove the bar."""
+        if self._drawn:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._drawn = ""
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = [
+        " " * (width - _width(cell)) + cell if to_right else cell + " " * (width - _width(cell))
+        for cell, width, to_right in zip(cells, widths, right, strict=True)
+    ]
+    return "  ".join(padded).rstrip()
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _color(stream: TextIO) -> bool | None:
+    """None leaves it to click: color on a terminal only."""
+    return None if not os.environ.get("NO_COLOR") and stream.isatty() else False

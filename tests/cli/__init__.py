@@ -1,0 +1,1 @@
+"""Tests of the command line: settings, answers, errors and exit statuses, mostly of real processes."""

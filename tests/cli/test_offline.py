@@ -1,0 +1,156 @@
+"""`runstore verify` and `runstore rebuild` on a folder, sound and damaged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import struct
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from rocksdict import Rdict
+
+from bin.cli.opening import in_use
+from engine.logs.rocks import open_database
+from engine.placement import place
+from projections import layout, rocks
+from projections.rows import decode_run, encode_row
+from tests.cli.processes import runstore, serving
+
+SESSION = "verified"
+RUN = f"{SESSION}/run-1"
+HOME = place(SESSION, 2)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store of one demo that nobody has open."""
+    folder = tmp_path_factory.mktemp("stopped")
+    with serving(folder, "--partitions", "2") as service:
+        assert in_use(folder / "runstore-data")
+        assert runstore(folder, "demo", "--session-id", SESSION, RUNSTORE_URL=service.url).status == 0
+        assert service.stop(signal.SIGTERM).status == 0
+    return folder
+
+
+@pytest.fixture
+def folder(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    shutil.copytree(stopped / "runstore-data", tmp_path / "runstore-data")
+    assert not in_use(tmp_path / "runstore-data")
+    return tmp_path
+
+
+def projection(folder: Path) -> Path:
+    home = folder / "runstore-data" / "projections" / f"{HOME:04d}"
+    return home / (home / "CURRENT").read_text().strip()
+
+
+def spoil_value(folder: Path) -> None:
+    """Change one value of a projection in a way that RocksDB cannot notice."""
+    database = Rdict(str(projection(folder)), rocks.options())
+    data = database[layout.run_key(RUN)]
+    assert data is not None
+    row = decode_run(data)
+    assert row.status == "suspended"
+    database[layout.run_key(RUN)] = encode_row(msgspec.structs.replace(row, status="failed"))
+    database.close()
+
+
+def spoil_log(folder: Path, position: int) -> None:
+    """Change one byte of one record of the log."""
+    database = open_database(folder / "runstore-data" / "log" / "rocksdb")
+    key = struct.pack(">HQ", HOME, position)
+    stored = database[key]
+    assert stored is not None
+    value = bytearray(stored)
+    value[-1] ^= 1
+    database[key] = bytes(value)
+    database.close()
+
+
+def verified(folder: Path) -> tuple[int, dict[str, Any]]:
+    done = runstore(folder, "verify", "--json")
+    told: dict[str, Any] = json.loads(done.out)
+    return done.status, told
+
+
+def test_what_was_stored_is_sound(folder: Path) -> None:
+    done = runstore(folder, "verify")
+    assert done.status == 0, done.err
+    assert done.err == "2 partitions: every projection is what its log says\n"
+    assert [line.split()[-1] for line in done.out.splitlines()] == ["result", "equal", "equal"]
+    status, told = verified(folder)
+    assert (status, told["sound"], told["rebuilt_at_opening"]) == (0, True, [])
+    for each in told["partitions"]:
+        assert each["projection_digest"] == each["log_digest"]
+        assert each["difference"] is None
+
+
+def test_a_changed_value_is_found_with_its_place_and_rebuild_puts_it_right(folder: Path) -> None:
+    spoil_value(folder)
+    done = runstore(folder, "verify")
+    assert done.status == 1
+    assert f"DIFFERS in runs at {RUN}: another value than the log's\n" in done.out
+    assert "`runstore rebuild`" in done.err
+    rebuilt = runstore(folder, "rebuild")
+    assert rebuilt.status == 0, rebuilt.err
+    assert rebuilt.out.startswith("rebuilt 2 partitions from 47 log entries in ")
+    assert rebuilt.err == "rebuild: partition 0 of 2 done\nrebuild: partition 1 of 2 done\n"
+    status, told = verified(folder)
+    assert (status, told["sound"]) == (0, True)
+
+
+def test_a_changed_value_is_found_as_json(folder: Path) -> None:
+    spoil_value(folder)
+    status, told = verified(folder)
+    assert (status, told["sound"]) == (1, False)
+    broken = told["partitions"][HOME]
+    assert broken["difference"] == {"table": "runs", "key": RUN, "kind": "another value than the log's"}
+    assert broken["projection_digest"] != broken["log_digest"]
+    assert told["partitions"][1 - HOME]["sound"]
+
+
+def test_damage_that_opening_mends_is_told(folder: Path) -> None:
+    (table,) = projection(folder).glob("*.sst")
+    data = bytearray(table.read_bytes())
+    data[len(data) // 3] ^= 1
+    table.write_bytes(data)
+    status, told = verified(folder)
+    assert (status, told["sound"]) == (1, False)
+    assert all(each["sound"] for each in told["partitions"])
+    (message,) = told["rebuilt_at_opening"]
+    assert f"partition {HOME}: " in message
+    assert verified(folder)[0] == 0
+
+
+def test_a_damaged_log_is_found_with_its_position(folder: Path) -> None:
+    spoil_log(folder, 7)
+    done = runstore(folder, "verify")
+    assert done.status == 1
+    assert f"DAMAGED: partition {HOME}: the record at 7 is damaged\n" in done.out
+    assert "restored from a backup" in done.err
+    rebuilt = runstore(folder, "rebuild")
+    assert (rebuilt.status, rebuilt.out) == (1, "")
+    assert f"partition {HOME} cannot be rebuilt: partition {HOME}: the record at 7 is damaged\n" in rebuilt.err
+
+
+def test_a_partition_that_has_stopped_is_told_everywhere(folder: Path) -> None:
+    spoil_log(folder, 7)
+    shutil.rmtree(folder / "runstore-data" / "projections")
+    status, told = verified(folder)
+    assert (status, told["sound"]) == (1, False)
+    assert told["partitions"][HOME]["damage"] == f"partition {HOME}: the record at 7 is damaged"
+    assert told["partitions"][1 - HOME]["sound"]
+    with serving(folder) as service:
+        assert f", but not from partition {HOME}: the log is damaged there\n" in service.announced
+        done = runstore(folder, "status", RUNSTORE_URL=service.url)
+        assert done.status == 1
+        assert "ready    no\n" in done.out
+        assert f"partition {HOME} has stopped: partition {HOME}: the record at 7 is damaged\n" in done.err
+        stop = service.stop(signal.SIGTERM)
+    assert stop.status == 0
+    assert "level=critical" in stop.err

@@ -1,0 +1,154 @@
+"""Settings: precedence, forms, and values that cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bin.cli.errors import UsageError
+from bin.cli.settings import PARTITIONS_MAX, SETTINGS, Address, load_settings
+from engine.opening import partitions_default, partitions_max
+from engine.pending import QueueLimits
+
+
+def test_the_defaults(tmp_path: Path) -> None:
+    settings = load_settings({}, {}, tmp_path)
+    assert settings.data_dir == tmp_path / "runstore-data"
+    assert settings.listen == Address("127.0.0.1", 8420)
+    assert settings.service_url == "http://127.0.0.1:8420"
+    assert (settings.log, settings.partitions, settings.master_key_file) == ("embedded", None, None)
+    limits = QueueLimits()
+    assert settings.queue_commands_max == limits.queue_commands_max
+    assert settings.queue_bytes_max == limits.queue_bytes_max
+
+
+def test_what_is_said_of_partitions_is_what_the_engine_does() -> None:
+    assert partitions_max == PARTITIONS_MAX
+    (partitions,) = (setting for setting in SETTINGS if setting.name == "partitions")
+    assert f"({partitions_default} unless told)" in partitions.meaning
+
+
+def test_flags_come_before_variables_and_those_before_the_file(tmp_path: Path) -> None:
+    (tmp_path / "runstore.toml").write_text('partitions = 3\nlisten = "127.0.0.1:3"\ndata_dir = "c"\n')
+    variables = {"RUNSTORE_PARTITIONS": "2", "RUNSTORE_LISTEN": "127.0.0.1:2"}
+    settings = load_settings({"partitions": "1", "listen": None}, variables, tmp_path)
+    assert (settings.partitions, settings.listen.port, settings.data_dir) == (1, 2, tmp_path / "c")
+
+
+def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
+    (tmp_path / "runstore.toml").write_text("partitions = 3\n")
+    assert load_settings({}, {"RUNSTORE_PARTITIONS": ""}, tmp_path).partitions == 3
+
+
+def test_only_the_value_that_counts_is_checked(tmp_path: Path) -> None:
+    assert load_settings({"partitions": "1"}, {"RUNSTORE_PARTITIONS": "x"}, tmp_path).partitions == 1
+
+
+def test_another_file_by_flag_or_variable_and_its_paths_start_from_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "runstore.toml").write_text("partitions = 3\n")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "mine.toml").write_text('data_dir = "data"\nmaster_key_file = "/keys/k"\n')
+    for settings in (
+        load_settings({}, {}, tmp_path, Path("etc/mine.toml")),
+        load_settings({}, {"RUNSTORE_CONFIG": "etc/mine.toml"}, tmp_path),
+    ):
+        assert settings.partitions is None
+        assert settings.data_dir == tmp_path / "etc" / "data"
+        assert settings.master_key_file == Path("/keys/k")
+
+
+def test_every_setting_in_every_form(tmp_path: Path) -> None:
+    texts = {
+        "data_dir": ("d", tmp_path / "d"),
+        "listen": ("[::1]:65535", Address("::1", 65535)),
+        "log": ("embedded", "embedded"),
+        "partitions": ("1024", 1024),
+        "master_key_file": ("k", tmp_path / "k"),
+        "url": ("https://[::1]:1/under/", "https://[::1]:1/under"),
+        "log_level": ("debug", "debug"),
+        "queue_commands_max": ("1", 1),
+        "queue_bytes_max": ("1", 1),
+    }
+    assert set(texts) == {setting.name for setting in SETTINGS}
+    for setting in SETTINGS:
+        text, value = texts[setting.name]
+        (tmp_path / "runstore.toml").write_text(
+            f"{setting.name} = {text if setting.kind == 'number' else f'{text!r}'}\n"
+        )
+        by_file = load_settings({}, {}, tmp_path)
+        (tmp_path / "runstore.toml").unlink()
+        by_variable = load_settings({}, {setting.variable: text}, tmp_path)
+        by_flag = load_settings({setting.name: text}, {}, tmp_path)
+        assert getattr(by_flag, setting.name) == value
+        assert by_file == by_variable == by_flag
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("listen", "8420"),
+        ("listen", "127.0.0.1"),
+        ("listen", "127.0.0.1:"),
+        ("listen", "127.0.0.1:65536"),
+        ("listen", "::1:8420"),
+        ("listen", "http://127.0.0.1:8420"),
+        ("log", "kafka"),
+        ("log", ""),
+        ("partitions", "0"),
+        ("partitions", "1025"),
+        ("partitions", "-1"),
+        ("partitions", "1_0"),
+        ("partitions", "٣"),
+        ("data_dir", ""),
+        ("url", "127.0.0.1:8420"),
+        ("url", "ftp://x"),
+        ("url", "http://x:99999"),
+        ("url", "http://x/?q"),
+        ("log_level", "INFO"),
+        ("queue_bytes_max", "1e9"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_its_source(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(UsageError) as flagged:
+        load_settings({name: text}, {}, tmp_path)
+    assert flagged.value.message.startswith("--" + name.replace("_", "-"))
+    assert "\n" not in flagged.value.message
+    if text:
+        with pytest.raises(UsageError, match=f"^RUNSTORE_{name.upper()}"):
+            load_settings({}, {f"RUNSTORE_{name.upper()}": text}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("partition = 8", "there is no setting 'partition'; known are data_dir, "),
+        ('partitions = "8"', "partitions must be a whole number"),
+        ("partitions = true", "partitions must be a whole number"),
+        ("partitions = 0", "partitions must be a whole number from 1 to 1024, not '0'"),
+        ("listen = 8420", "listen must be a text in quotes"),
+        ('log = "kafka"', "log: a log on Kafka is not in this version"),
+        ('[kafka]\nbootstrap_servers = "x"', "kafka: a log on Kafka is not in this version"),
+        ("partitions = ", "is not TOML"),
+        ("\xff", "is not TOML"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused_in_one_line(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "runstore.toml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError) as refused:
+        load_settings({}, {}, tmp_path)
+    assert str(tmp_path / "runstore.toml") in refused.value.message
+    assert told in refused.value.message
+    assert "\n" not in refused.value.message
+
+
+def test_a_named_file_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no settings file"):
+        load_settings({}, {}, tmp_path, Path("nowhere.toml"))
+
+
+def test_port_0_names_no_service(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--url"):
+        _ = load_settings({"listen": "127.0.0.1:0"}, {}, tmp_path).service_url
+    assert load_settings({"listen": "127.0.0.1:0", "url": "http://x"}, {}, tmp_path).service_url == "http://x"
+    assert load_settings({"listen": "[::1]:1"}, {}, tmp_path).service_url == "http://[::1]:1"

@@ -1,0 +1,1 @@
+"""The contract suite: one set of tests for every kind of store."""

@@ -1,0 +1,290 @@
+"""The stores that the suite is run against.
+
+A kind of store joins by a maker in `MAKERS`: an asynchronous context manager that takes an empty folder and gives a
+`Client`. `CLOGGED` holds makers of stores that can be made unable to write, which is part of the contract too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from engine.environment import SystemEnvironment
+from engine.keys import MemoryKeyStore
+from engine.logs.simulated import AppendFault, Faults, SimulatedLog
+from engine.opening import StoreSettings, assemble, open_store
+from engine.pending import QueueLimits
+from engine.projection import MemoryFiles
+from engine.store import Store
+from schemas.refusals import Code, Refusal, Refused
+from service import methods, views
+from tests.contract import builders
+from tests.contract.builders import PARTITIONS, Command, Json
+from tests.contract.clients import Client, Cloggable, HttpClient, call_each
+from tests.model.reference import Reference
+from tests.service.served import served
+
+Maker = Callable[[Path], AbstractAsyncContextManager[Client]]
+ClogMaker = Callable[[Path], AbstractAsyncContextManager[Cloggable]]
+
+
+class InProcess:
+    """A store in this process, asked through the service's functions without HTTP."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    async def call(self, method: str, args: Json) -> Json:
+        """See `Client`."""
+        return await methods.call(self.store, method, args)
+
+    async def get(self, path: str, **query: Any) -> Json:
+        """See `Client`."""
+        return await views.get(self.store, path, {name: str(value) for name, value in query.items()})
+
+    async def call_all(self, commands: Sequence[Command]) -> list[Json | Refused]:
+        """See `Client`."""
+        return await call_each(self, commands)
+
+
+@asynccontextmanager
+async def in_memory(
+    environment: SystemEnvironment, faults: Faults, limits: QueueLimits, *, exclusive: bool
+) -> AsyncIterator[Store]:
+    """A store over a simulated log, with keys and projections in memory."""
+    log = SimulatedLog(PARTITIONS, environment, faults, exclusive=exclusive)
+    files: dict[int, MemoryFiles] = {}
+    store = await assemble(
+        log,
+        MemoryKeyStore(environment),
+        lambda partition: files.setdefault(partition, MemoryFiles()),
+        environment,
+        limits,
+        log_kind="simulated",
+        release=log.close,
+    )
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def on_disk(folder: Path) -> AsyncIterator[Store]:
+    """A store over the embedded log."""
+    store = await open_store(StoreSettings(folder, PARTITIONS), SystemEnvironment(""))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def simulated(_folder: Path) -> AsyncIterator[Client]:
+    """In process, over the simulated log without faults, which another process could write to at any time."""
+    async with in_memory(SystemEnvironment(""), Faults(), QueueLimits(), exclusive=False) as store:
+        yield InProcess(store)
+
+
+@asynccontextmanager
+async def embedded(folder: Path) -> AsyncIterator[Client]:
+    """In process, over the embedded log."""
+    async with on_disk(folder) as store:
+        yield InProcess(store)
+
+
+@asynccontextmanager
+async def http(folder: Path) -> AsyncIterator[Client]:
+    """Through a real server on a free loopback port, over the embedded log."""
+    async with on_disk(folder) as store, served(store) as service:
+        yield HttpClient(service.http)
+
+
+class Model(Reference):
+    """The reference model as a client."""
+
+    async def call_all(self, commands: Sequence[Command]) -> list[Json | Refused]:
+        """See `Client`."""
+        return await call_each(self, commands)
+
+
+@asynccontextmanager
+async def model(_folder: Path) -> AsyncIterator[Client]:
+    """The reference model."""
+    yield Model()
+
+
+MAKERS: Final[dict[str, Maker]] = {
+    "simulated": simulated,
+    "embedded": embedded,
+    "http": http,
+    "model": model,
+}
+
+# Stores that can be made unable to write
+
+
+class LogDown(Faults):
+    """A log that refuses appends while it is down, and the store over it."""
+
+    def __init__(self) -> None:
+        self.down = False
+
+    def on_append(self, partition: int, position: int, batch: Sequence[bytes]) -> AppendFault:
+        """See `Faults`."""
+        del partition, position, batch
+        return AppendFault(refused=self.down)
+
+
+class CloggedByLog:
+    """A store whose log refuses to append."""
+
+    def __init__(self, client: Client, faults: LogDown) -> None:
+        self.client = client
+        self._faults = faults
+
+    async def clog(self) -> None:
+        """See `Cloggable`."""
+        self._faults.down = True
+
+    async def unclog(self) -> None:
+        """See `Cloggable`."""
+        self._faults.down = False
+
+
+@asynccontextmanager
+async def log_down(_folder: Path) -> AsyncIterator[Cloggable]:
+    """A store whose log can be made to refuse appends."""
+    faults = LogDown()
+    async with in_memory(SystemEnvironment(""), faults, QueueLimits(), exclusive=True) as store:
+        yield CloggedByLog(InProcess(store), faults)
+
+
+class SlowLog(Faults):
+    """A log whose appends wait at a gate while it is shut; `waiting` tells of each that came to it."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.waiting = asyncio.Queue[int]()
+
+    def on_append(self, partition: int, position: int, batch: Sequence[bytes]) -> AppendFault:
+        """See `Faults`."""
+        del position, batch
+        if self.gate.is_set():
+            return AppendFault()
+        self.waiting.put_nowait(partition)
+        return AppendFault(delay_seconds=GateEnvironment.UNTIL_OPEN)
+
+
+class GateEnvironment(SystemEnvironment):
+    """The real world, but that one length of sleep means to wait for a gate."""
+
+    UNTIL_OPEN: Final = 123456789.0
+
+    def __init__(self, gate: asyncio.Event) -> None:
+        super().__init__("")
+        self._gate = gate
+
+    async def sleep(self, seconds: float) -> None:
+        """See `Environment`."""
+        if seconds == self.UNTIL_OPEN:
+            await self._gate.wait()
+        else:
+            await super().sleep(seconds)
+
+
+class CloggedByQueue:
+    """A store with a batch under way in every partition, and a queue of one behind it that is full."""
+
+    def __init__(self, client: Client, log: SlowLog) -> None:
+        self.client = client
+        self._log = log
+        self._numbers = self._count()
+        self._fillers: list[asyncio.Task[Json]] = []
+
+    async def clog(self) -> None:
+        """See `Cloggable`."""
+        self._log.gate.clear()
+        await asyncio.sleep(0)
+        for partition in range(PARTITIONS):
+            self._fill(partition)
+        for _ in range(PARTITIONS):
+            await self._log.waiting.get()
+        for partition in range(PARTITIONS):
+            self._fill(partition)
+        await asyncio.sleep(0)
+
+    async def unclog(self) -> None:
+        """See `Cloggable`."""
+        self._log.gate.set()
+        await asyncio.gather(*self._fillers)
+        self._fillers.clear()
+
+    def _fill(self, partition: int) -> None:
+        """Send a command that its partition has to write."""
+        while builders.place(session_id := f"filler-{next(self._numbers)}") != partition:
+            pass
+        command = builders.create_session(session_id)
+        self._fillers.append(asyncio.create_task(self.client.call(command.method, command.args)))
+
+    @staticmethod
+    def _count() -> Iterator[int]:
+        number = 0
+        while True:
+            number += 1
+            yield number
+
+
+@asynccontextmanager
+async def queue_full(_folder: Path) -> AsyncIterator[Cloggable]:
+    """A store whose queues can be filled behind a log that does not answer."""
+    log = SlowLog()
+    limits = QueueLimits(queue_commands_max=1)
+    async with in_memory(GateEnvironment(log.gate), log, limits, exclusive=True) as store:
+        yield CloggedByQueue(InProcess(store), log)
+
+
+class CloggedModel(Model):
+    """The reference model, refusing every change while it is clogged."""
+
+    READS: Final = ("load_", "list_")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clogged = False
+
+    @property
+    def client(self) -> Client:
+        """See `Cloggable`."""
+        return self
+
+    async def clog(self) -> None:
+        """See `Cloggable`."""
+        self.clogged = True
+
+    async def unclog(self) -> None:
+        """See `Cloggable`."""
+        self.clogged = False
+
+    def apply(self, method: str, args: Json) -> Json:
+        """See `Reference`."""
+        if self.clogged and not method.startswith(self.READS):
+            raise Refused(Refusal(Code.UNAVAILABLE, "the log cannot be written"))
+        return super().apply(method, args)
+
+
+@asynccontextmanager
+async def clogged_model(_folder: Path) -> AsyncIterator[Cloggable]:
+    """The reference model with a switch."""
+    yield CloggedModel()
+
+
+CLOGGED: Final[dict[str, ClogMaker]] = {
+    "log_down": log_down,
+    "queue_full": queue_full,
+    "model": clogged_model,
+}

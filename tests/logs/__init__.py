@@ -1,0 +1,1 @@
+"""Tests of the logs: what all keep (contract), and what each adds."""

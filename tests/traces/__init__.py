@@ -1,0 +1,1 @@
+"""Recorded runs, replayed against every kind of store."""

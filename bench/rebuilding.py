@@ -104,7 +104,7 @@ async def _rebuild(log: EmbeddedLog, folder: Path) -> Measured:
     begun, processor = time.perf_counter(), time.process_time()
     records = 0
     for partition in range(log.partitions):
-        projection = Projection(partition, log, DiskFiles(folder / str(partition)))
+        projection = Projection(partition, log, DiskFiles(folder / str(partition)), SystemEnvironment())
         await projection.open()
         records += projection.applied_position
         projection.close()

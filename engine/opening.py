@@ -115,7 +115,7 @@ async def assemble(
         Partition(
             number,
             the_log,
-            Projection(number, the_log, files(number)),
+            Projection(number, the_log, files(number), environment),
             Opener(number, the_log, sealer),
             environment,
             limits,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from engine.batch import Batch
+from engine.environment import Environment
 from engine.logs.interface import Log
 from projections.layout import VIEW_VERSION
 from projections.position_rule import PositionRule
@@ -22,6 +23,8 @@ from projections.view import MemoryView, View
 log = logging.getLogger("runstore.projection")
 
 _CURRENT: Final = "CURRENT"
+_BESIDE_RECORDS_MAX: Final = 250
+"""How many records a rebuild beside a serving projection folds before it lets callers have their turn."""
 
 
 class ProjectionFiles(Protocol):
@@ -55,10 +58,11 @@ class ProjectionFiles(Protocol):
 class Projection:
     """One partition's projection and the position rule that says how far it has read the log."""
 
-    def __init__(self, partition: int, the_log: Log, files: ProjectionFiles) -> None:
+    def __init__(self, partition: int, the_log: Log, files: ProjectionFiles, environment: Environment) -> None:
         self._partition = partition
         self._log = the_log
         self._files = files
+        self._environment = environment
         self._store: Store | None = None
         self.rule = PositionRule(partition, voids_legal=not the_log.exclusive)
         self.rebuild_progress: float | None = None
@@ -97,7 +101,7 @@ class Projection:
             return
         self.rule = rule
         try:
-            await catch_up(self._log, self._partition, self.store, rule)
+            await catch_up(self._log, self._partition, self.store, rule, pause=self._pause)
         except ProjectionDamaged as error:
             log.error("partition %d: %s; it is rebuilt from the log", self._partition, error)
             await self._rebuild_now()
@@ -133,9 +137,18 @@ class Projection:
         try:
             rule = PositionRule(self._partition, voids_legal=not self._log.exclusive)
             while rule.end < self.rule.end:
-                await catch_up(self._log, self._partition, new, rule, until=self.rule.end, progress=self._note(rule))
+                await catch_up(
+                    self._log,
+                    self._partition,
+                    new,
+                    rule,
+                    until=self.rule.end,
+                    progress=self._note(rule),
+                    pause=self._pause,
+                    records_max=_BESIDE_RECORDS_MAX,
+                )
             async with turn_lock:
-                await catch_up(self._log, self._partition, new, rule)
+                await catch_up(self._log, self._partition, new, rule, until=self.rule.end)
                 old, self._store, self.rule = self._store, new, rule
                 self._files.adopt(new)
                 if old is not None:
@@ -187,7 +200,8 @@ class Projection:
         rule = PositionRule(self._partition, voids_legal=not self._log.exclusive)
         self.rebuild_progress = 0.0
         try:
-            await catch_up(self._log, self._partition, new, rule, progress=await self._note_until_end())
+            progress = await self._note_until_end()
+            await catch_up(self._log, self._partition, new, rule, progress=progress, pause=self._pause)
             self._files.adopt(new)
             self._files.tidy()
         except BaseException:
@@ -196,6 +210,10 @@ class Projection:
         finally:
             self.rebuild_progress = None
         self._store, self.rule = new, rule
+
+    async def _pause(self) -> None:
+        """Let callers of other partitions, and of this one, have their turn."""
+        await self._environment.sleep(0)
 
     def _note(self, rule: PositionRule) -> Callable[[int], None]:
         return lambda end: self._set_progress(end, max(self.rule.end, rule.end))

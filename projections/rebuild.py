@@ -6,7 +6,7 @@ a projection to change but this and the live write, and both go through `apply`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -86,13 +86,16 @@ async def catch_up(
     *,
     until: int | None = None,
     progress: Callable[[int], None] | None = None,
+    pause: Callable[[], Awaitable[None]] | None = None,
+    records_max: int = READ_RECORDS_MAX,
 ) -> None:
     """Apply what the log holds after `rule.end`, to its end or up to offset `until`.
 
-    `progress` is told each new end.
+    `progress` is told each new end. `pause` is awaited between two steps of `records_max`, so that others may run: a log
+    that is read from local files never waits by itself.
     """
     while until is None or rule.end < until:
-        entries = await source.read(partition, rule.end, READ_RECORDS_MAX)
+        entries = await source.read(partition, rule.end, records_max)
         if until is not None:
             entries = [entry for entry in entries if entry.offset < until]
         if not entries:
@@ -100,6 +103,8 @@ async def catch_up(
         apply(view, rule, rule.feed(entries))
         if progress is not None:
             progress(rule.end)
+        if pause is not None:
+            await pause()
 
 
 async def verify(source: Source, partition: int, live: View, fresh: Store, *, voids_legal: bool) -> Verified:

@@ -17,6 +17,9 @@ ROOT: Final = Path(__file__).parents[2]
 COMMAND: Final = (sys.executable, "-P", "-m", "bin.cli")
 seconds_max: Final = 60
 
+_BYTECODE: Final = tempfile.TemporaryDirectory(prefix="runstore-bytecode-")
+"""Where the processes share their bytecode, even where the environment wants none written: it saves half their time."""
+
 
 @dataclass(frozen=True)
 class Done:
@@ -47,10 +50,11 @@ class Service:
 
 def environment(**variables: str) -> dict[str, str]:
     """The environment without settings but these."""
+    unwanted = {"NO_COLOR", "PYTHONDONTWRITEBYTECODE"}
     kept = {
-        name: value for name, value in os.environ.items() if not name.startswith("RUNSTORE_") and name != "NO_COLOR"
+        name: value for name, value in os.environ.items() if not name.startswith("RUNSTORE_") and name not in unwanted
     }
-    return kept | {"PYTHONPATH": str(ROOT)} | variables
+    return kept | {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": _BYTECODE.name} | variables
 
 
 def runstore(folder: Path, *arguments: str, **variables: str) -> Done:

@@ -72,7 +72,7 @@ def test_a_port_in_use(tmp_path: Path, busy_port: int) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:0", "[::]:0"])
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
 def test_an_address_that_others_reach_is_refused_since_there_are_no_tokens(tmp_path: Path, address: str) -> None:
     refused(runstore(tmp_path, "serve", "--listen", address), "without tokens only loopback is served")
     assert list(tmp_path.iterdir()) == []

@@ -91,7 +91,7 @@ async def catch_up(
 ) -> None:
     """Apply what the log holds after `rule.end`, to its end or up to offset `until`.
 
-    `progress` is told each new end. `pause` is awaited between two steps of `records_max`, so that others may run: a log
+    `progress` is told each new end. `pause` is awaited after each `records_max` records, so that others may run: a log
     that is read from local files never waits by itself.
     """
     while until is None or rule.end < until:

@@ -39,7 +39,12 @@ def options() -> Options:
     chosen.create_if_missing(True)
     chosen.set_paranoid_checks(True)
     chosen.set_write_buffer_size(_WRITE_BUFFER_BYTES)
-    chosen.set_max_write_buffer_number(3)
+    # A write that RocksDB holds up holds the GIL, and with it the whole process: let compaction fall behind instead.
+    chosen.set_max_write_buffer_number(8)
+    chosen.set_level_zero_slowdown_writes_trigger(200)
+    chosen.set_level_zero_stop_writes_trigger(400)
+    chosen.set_soft_pending_compaction_bytes_limit(0)
+    chosen.set_hard_pending_compaction_bytes_limit(0)
     chosen.set_max_total_wal_size(2 * _WRITE_BUFFER_BYTES)
     chosen.set_keep_log_file_num(2)
     chosen.set_max_log_file_size(256 * 1024)

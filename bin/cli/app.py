@@ -6,7 +6,6 @@ Each command is imported when it is used: asking the service must not wait for t
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,7 +14,7 @@ from typing import Any, Final
 import click
 
 from bin.cli import VERSION
-from bin.cli.errors import EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_USAGE, CliError
+from bin.cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, CliError
 from bin.cli.output import note, plain
 
 COMMANDS: Final = ("serve", "status", "sessions", "runs", "rebuild", "verify", "demo")
@@ -58,7 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         status: Any = runstore.main(args=arguments, prog_name="runstore", standalone_mode=False)
-        sys.stdout.flush()
     except CliError as error:
         return _failed(error.message, error.hint, error.status)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -73,10 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         note("")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has read enough; and Python must not fail on it once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_REFUSED
     return status if isinstance(status, int) else 0
 
 

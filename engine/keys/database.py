@@ -193,6 +193,18 @@ class Database:
             self._default.flush()
             self._keys.compact_range(min(sequences).to_bytes(8), max(sequences).to_bytes(8), self._compaction)
 
+    def remove_given_up(self, sequences: Sequence[int]) -> None:
+        """Have RocksDB look again for files that it has given up.
+
+        It looks when a flush or a compaction ends. A table that a reader in another thread is just then reading from
+        stays, and the reader, when done, removes nothing: without this, till the next flush.
+        """
+        batch = WriteBatch(raw_mode=True)
+        batch.put(b"p" + sequences[0].to_bytes(8), b"")
+        self._write(batch)
+        with translated(self._folder):
+            self._default.flush()
+
     def leftovers(self, old_logs: frozenset[str]) -> frozenset[str]:
         """Return the files that are given up and not removed yet: of `old_logs`, and of all tables."""
         tables = set(self._files(".sst"))

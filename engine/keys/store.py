@@ -24,6 +24,8 @@ removal_seconds_max: Final = 10.0
 """How long a purge waits for files that RocksDB has given up to disappear."""
 
 removal_poll_seconds: Final = 0.005
+removal_poll_seconds_max: Final = 0.5
+"""How often it asks RocksDB to remove them: at first, and in the end."""
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -172,16 +174,20 @@ class RocksKeyStore:
             await self._in_thread(self._database.compact, sequences)
             self._environment.failpoint("keys.purge_compacted")
         if self._unfinished:
-            await self._removed(old_logs)
-            await self._in_thread(self._database.settle, tuple(self._unfinished))
+            done = tuple(self._unfinished)
+            await self._removed(old_logs, done)
+            await self._in_thread(self._database.settle, done)
             self._unfinished.clear()
 
-    async def _removed(self, old_logs: frozenset[str]) -> None:
+    async def _removed(self, old_logs: frozenset[str], sequences: Sequence[int]) -> None:
         deadline = self._environment.monotonic() + removal_seconds_max
+        wait_seconds = removal_poll_seconds
         while left := await self._in_thread(self._database.leftovers, old_logs):
             if self._environment.monotonic() > deadline:
                 raise KeyStoreError(self._path, f"purged bytes may remain in {', '.join(sorted(left))}")
-            await self._environment.sleep(removal_poll_seconds)
+            await self._environment.sleep(wait_seconds)
+            wait_seconds = min(2 * wait_seconds, removal_poll_seconds_max)
+            await self._in_thread(self._database.remove_given_up, sequences)
 
     async def _in_thread(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: function(*args, **kwargs))

@@ -46,7 +46,8 @@ class EmbeddedLog:
     def __init__(self, path: Path, partitions: int, environment: Environment) -> None:
         """Open the log, or make it. Blocks while RocksDB recovers.
 
-        Raises `LogLocked`, `LogCorrupt` (acknowledged records are damaged or lost) or `LogUnavailable`.
+        Raises `LogLocked`, `LogCorrupt` (acknowledged records are damaged or lost), `LogUnavailable`, or `LogError`
+        where the log has records of more partitions than asked for.
         """
         assert 1 <= partitions <= partitions_max
         self._path = path
@@ -213,7 +214,8 @@ class EmbeddedLog:
         self._reopener = asyncio.create_task(self._reopen(files))
 
     async def _reopen(self, failed: LogFiles) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._sync_thread, failed.close)
+        # Shielded, for a `close` cancels this task, and the files must be released all the same.
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._sync_thread, failed.close))
         wait = reopen_wait_seconds_first
         while (files := self._open_again()) is None:
             await self._environment.sleep(wait)
@@ -225,7 +227,7 @@ class EmbeddedLog:
     def _open_again(self) -> LogFiles | None:
         try:
             return LogFiles(self._path, self._partitions)
-        except LogError as error:
+        except Exception as error:  # noqa: BLE001 # the next attempt may succeed
             _log.error("the log %s could not be opened again: %s", self._path, error)
             self._failure = str(error)
             return None

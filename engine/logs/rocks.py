@@ -57,13 +57,13 @@ def open_database(directory: Path) -> Rdict:
     """Open or make the database. Raises `LogUnavailable`, or `LogCorrupt` with the damaged place where it is known."""
     try:
         with translated("opened"):
-            return Rdict(str(directory), options())
+            return Rdict(str(directory), options(), column_families={"default": options()})
     except LogCorrupt as error:
         raise wal.first_damage(directory) or error from error
 
 
 def options() -> Options:
-    """All of them, at every opening: RocksDB keeps none that matters."""
+    """All of them, at every opening, and for the column family by name: those of tables are dropped otherwise."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_paranoid_checks(True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ seconds_max: Final = 60
 
 _BYTECODE: Final = tempfile.TemporaryDirectory(prefix="runstore-bytecode-")
 """Where the processes share their bytecode, even where the environment wants none written: it saves half their time."""
+atexit.register(_BYTECODE.cleanup)
 
 
 @dataclass(frozen=True)

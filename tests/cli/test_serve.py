@@ -105,7 +105,10 @@ def test_a_master_key_that_is_gone(made: Path, tmp_path: Path) -> None:
 def test_a_data_format_of_another_version(tmp_path: Path, written: int) -> None:
     (tmp_path / "runstore-data").mkdir()
     (tmp_path / "runstore-data" / "store.json").write_text(json.dumps({"format": written, "partitions": 8}))
-    refused(runstore(tmp_path, "serve", "--listen", "127.0.0.1:0"), f"data format {written}")
+    refused(
+        runstore(tmp_path, "serve", "--listen", "127.0.0.1:0"),
+        f"runstore: {tmp_path}/runstore-data was written in data format {written}, ",
+    )
 
 
 def test_partitions_never_change(made: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bin.cli import story
+from bin.cli.narrator import Step
 from schemas.messages import decode_messages
 from schemas.payloads import parse_lifecycle
 from schemas.text import check_event_key, check_id
@@ -15,7 +16,7 @@ from schemas.values import LIFECYCLE_TYPES
 CREATED_AT = 1_764_514_606_812
 
 
-def records_of(step: story.Step) -> list[dict[str, Any]]:
+def records_of(step: Step) -> list[dict[str, Any]]:
     names = ("parent_linked", "started", "record")
     return [step.arguments[name] for name in names if name in step.arguments]
 

@@ -19,7 +19,7 @@ MASTER = MasterKey(bytes(range(32)), os.urandom)
 
 
 class HookedEnvironment(SystemEnvironment):
-    """Calls `on_failpoint` and `on_sleep`, which a test may set, and sleeps only as long as the loop takes to turn."""
+    """Calls `on_failpoint` and `on_sleep`, which a test may set. Its clock runs only while something sleeps."""
 
     def __init__(self) -> None:
         super().__init__("")
@@ -33,7 +33,7 @@ class HookedEnvironment(SystemEnvironment):
     async def sleep(self, seconds: float) -> None:
         self.seconds += seconds
         self.on_sleep()
-        await super().sleep(0)
+        await super().sleep(min(seconds, 0.02))
 
     def failpoint(self, name: str) -> None:
         self.on_failpoint(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -146,6 +147,35 @@ async def test_purge_waits_for_a_table_that_is_removed_late(
     assert files_with(folder, [gone]) == set()
     assert len(seen) >= 3
     assert all(seen[:3])
+
+
+@pytest.mark.asyncio
+async def test_table_that_readers_were_reading_from_is_removed_all_the_same(
+    rocks: RocksKeyStore, folder: Path, environment: HookedEnvironment
+) -> None:
+    keys = await fill(rocks, 300)
+    done, polls = threading.Event(), list[float]()
+    environment.on_sleep = lambda: polls.append(environment.seconds)
+
+    def read() -> None:
+        while not done.is_set():
+            for key in keys[200:]:
+                assert rocks.get(key.key_id) == key.key
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        # Mostly the first is enough. RocksDB by itself would leave the table in most of them.
+        for key in keys[:20]:
+            await rocks.purge(key.owner)
+            assert files_with(folder, [key]) == set()
+            if polls:
+                break
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
 
 
 @pytest.mark.asyncio

@@ -209,13 +209,12 @@ class LogFiles:
 
 
 def _checked(value: bytes | None, partition: int, position: int) -> bytes:
+    what = f"partition {partition}: the record at position {position}"
     if value is None:
-        raise LogCorrupt(f"partition {partition} has no record at position {position}", partition=partition, position=position)
+        raise LogCorrupt(f"{what} is missing", partition=partition, position=position)
     record = value[_CRC_BYTES:]
     if int.from_bytes(value[:_CRC_BYTES], "big") != zlib.crc32(record) or len(value) < _CRC_BYTES:
-        raise LogCorrupt(
-            f"partition {partition}: the record at position {position} is damaged", partition=partition, position=position
-        )
+        raise LogCorrupt(f"{what} is damaged", partition=partition, position=position)
     return record
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import struct
@@ -23,6 +24,8 @@ from tests.cli.processes import runstore, serving
 SESSION = "verified"
 RUN = f"{SESSION}/run-1"
 HOME = place(SESSION, 2)
+DAMAGE = rf"partition {HOME}: .*\b7\b.* damaged"
+"""What is said of the damaged record, whatever the words: where it is."""
 
 
 @pytest.fixture(scope="module")
@@ -131,11 +134,11 @@ def test_a_damaged_log_is_found_with_its_position(folder: Path) -> None:
     spoil_log(folder, 7)
     done = runstore(folder, "verify")
     assert done.status == 1
-    assert f"DAMAGED: partition {HOME}: the record at 7 is damaged\n" in done.out
+    assert re.search(rf"DAMAGED: {DAMAGE}\n", done.out)
     assert "restored from a backup" in done.err
     rebuilt = runstore(folder, "rebuild")
     assert (rebuilt.status, rebuilt.out) == (1, "")
-    assert f"partition {HOME} cannot be rebuilt: partition {HOME}: the record at 7 is damaged\n" in rebuilt.err
+    assert re.search(rf"partition {HOME} cannot be rebuilt: {DAMAGE}\n", rebuilt.err)
 
 
 def test_a_partition_that_has_stopped_is_told_everywhere(folder: Path) -> None:
@@ -143,14 +146,14 @@ def test_a_partition_that_has_stopped_is_told_everywhere(folder: Path) -> None:
     shutil.rmtree(folder / "runstore-data" / "projections")
     status, told = verified(folder)
     assert (status, told["sound"]) == (1, False)
-    assert told["partitions"][HOME]["damage"] == f"partition {HOME}: the record at 7 is damaged"
+    assert re.fullmatch(DAMAGE, told["partitions"][HOME]["damage"])
     assert told["partitions"][1 - HOME]["sound"]
     with serving(folder) as service:
         assert f", but not from partition {HOME}: the log is damaged there\n" in service.announced
         done = runstore(folder, "status", RUNSTORE_URL=service.url)
         assert done.status == 1
         assert "ready    no\n" in done.out
-        assert f"partition {HOME} has stopped: partition {HOME}: the record at 7 is damaged\n" in done.err
+        assert re.search(rf"partition {HOME} has stopped: {DAMAGE}\n", done.err)
         stop = service.stop(signal.SIGTERM)
     assert stop.status == 0
     assert "level=critical" in stop.err

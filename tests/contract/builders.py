@@ -168,7 +168,7 @@ class Run:
     @property
     def started_key(self) -> str:
         """The event key of its start."""
-        return "run/started"
+        return f"start/{hashlib.sha256(self.run_id.encode()).hexdigest()}"
 
     @property
     def link_key(self) -> str:

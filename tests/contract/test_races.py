@@ -43,12 +43,10 @@ def codes(answers: Sequence[Json | str]) -> Counter[str]:
 
 def inserted(answers: Sequence[Json | str], *path: str) -> int:
     """How many answers say that they inserted, below a path."""
-    found = 0
-    for answer in done(answers):
-        for name in path:
-            answer = answer[name]
-        found += bool(answer["inserted"])
-    return found
+    results: Sequence[Json] = done(answers)
+    for name in path:
+        results = [result[name] for result in results]
+    return sum(bool(result["inserted"]) for result in results)
 
 
 @pytest.mark.parametrize("family", ["root", "child", "one_shot", "one_shot_child"])
@@ -309,6 +307,7 @@ async def test_reads_during_writes_see_whole_commands(scene: Scene) -> None:
 
     async def read() -> None:
         while not finished.is_set():
+            await asyncio.sleep(0)
             records = await scene.session_records(parent.session_id)
             links = sum(record["type"] == "child_run_linked" for record in records)
             starts = sum(record["type"] == "run_started" for record in records)

@@ -1,7 +1,7 @@
 """Run IDs are unique everywhere, wherever the session lives and wherever the ID's place in the directory is.
 
-A session and its runs live in the partition of the session's ID, a run's directory entry in that of its own ID. Both are
-chosen here, so that a second session shares the first one's partition, or the directory's, or neither.
+A session and its runs live in the partition of the session's ID, a run's directory entry in that of its own ID. Both
+are chosen here, so that a second session shares the first one's partition, or the directory's, or neither.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLACES = list(itertools.product((0, 3, 5), (0, 3, 5), (0, 3, 5)))
 FEW = [(0, 0, 0), (0, 3, 0), (0, 0, 3), (0, 3, 3), (0, 3, 5)]
 
 
-def test_places_are_spread_over_all_partitions() -> None:
+async def test_places_are_spread_over_all_partitions() -> None:
     assert {place(f"run-{number}") for number in range(200)} == set(range(PARTITIONS))
 
 

@@ -44,6 +44,10 @@ class OpeningError(Exception):
     """The store cannot be opened as asked; the message says what to do. Nothing was changed."""
 
 
+class FolderInUse(OpeningError):
+    """Another process has the store open."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
     """Where a store is and how it is to be opened. `partitions` None: as made, or 8 for a new store."""
@@ -154,7 +158,7 @@ class DataFolder:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._lock.close()
-            raise OpeningError(
+            raise FolderInUse(
                 f"the data folder {self._path} is in use by another process; stop it first, "
                 "or choose another --data-dir"
             ) from error
@@ -186,7 +190,8 @@ class DataFolder:
             raise OpeningError(f"{path} cannot be read: {error}") from error
         if written_format != FORMAT:
             raise OpeningError(
-                f"{self._path} was written in data format {written_format}, and this version reads format {FORMAT}"
+                f"{self._path} was written in data format {written_format}, and version {VERSION} reads {FORMAT}; "
+                "use a version of Runstore that reads it"
             )
         if settings.partitions is not None and settings.partitions != partitions:
             raise OpeningError(

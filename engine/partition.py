@@ -133,7 +133,7 @@ class Partition:
         self._closing = False
         self._unsettled = False
         self._state = State.STARTING
-        self._last_error = ""
+        self._last_error = self._rebuild_error = ""
         self._task: asyncio.Task[None] | None = None
 
     # -- opening and closing
@@ -182,7 +182,7 @@ class Partition:
         """How the partition stands."""
         applied = self._projection.applied_position
         start = end = applied
-        error = self._last_error
+        error = self._last_error or self._rebuild_error
         try:
             start, end = await self._log.start(self.number), await self._log.end(self.number)
         except (LogUnavailable, LogClosed, LogCorrupt) as unreachable:
@@ -257,7 +257,15 @@ class Partition:
 
     async def rebuild(self) -> None:
         """Rebuild the projection beside the one that serves, and swap them when the new one has caught up."""
-        await self._projection.rebuild_beside(self._turn_lock)
+        self._rebuild_error = ""
+        try:
+            await self._projection.rebuild_beside(self._turn_lock)
+        except (LogCorrupt, HistoryBroken, FoldError) as error:
+            self._stop(error)
+        except (ProjectionDamaged, LogUnavailable, LogClosed, OSError) as error:
+            # The projection that serves is untouched.
+            self._rebuild_error = f"the rebuild failed: {error}"
+            log.error("partition %d: %s", self.number, self._rebuild_error)
 
     async def verify(self) -> Verified:
         """Compare the projection with one folded afresh from the log; commands wait meanwhile."""

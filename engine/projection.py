@@ -43,7 +43,7 @@ class ProjectionFiles(Protocol):
         ...
 
     def tidy(self) -> None:
-        """Drop every projection but the current one; none of them may be open."""
+        """Drop every projection that is neither current nor open."""
         ...
 
     def release(self, store: Store) -> None:
@@ -231,6 +231,7 @@ class DiskFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._open: set[Path] = set()
         folder.mkdir(parents=True, exist_ok=True)
 
     def open_current(self) -> Store | None:
@@ -239,18 +240,18 @@ class DiskFiles:
         name = self._current_name()
         if name is None or not (self._folder / name).is_dir():
             return None
-        view = RocksView(self._folder / name)
+        view = self._opened(name)
         try:
             view.check()
         except ProjectionDamaged:
-            view.close()
+            self.release(view)
             raise
         return view
 
     def make_new(self) -> Store:
         """See `ProjectionFiles`."""
         taken = [int(path.name[2:]) for path in self._folder.glob("g-*") if path.name[2:].isdigit()]
-        return RocksView(self._folder / f"g-{max(taken, default=0) + 1:06d}")
+        return self._opened(f"g-{max(taken, default=0) + 1:06d}")
 
     def adopt(self, new: Store) -> None:
         """See `ProjectionFiles`. The rows are on disk before the file that names them."""
@@ -264,18 +265,25 @@ class DiskFiles:
         """See `ProjectionFiles`."""
         name = self._current_name()
         for path in self._folder.iterdir():
-            if path.is_dir() and path.name != name:
+            if path.is_dir() and path.name != name and path not in self._open:
                 destroy(path)
 
     def release(self, store: Store) -> None:
         """See `ProjectionFiles`."""
-        _rocks(store).close()
+        view = _rocks(store)
+        self._open.discard(view.path)
+        view.close()
 
     def discard(self, store: Store) -> None:
         """See `ProjectionFiles`."""
-        view = _rocks(store)
-        view.close()
-        destroy(view.path)
+        self.release(store)
+        destroy(_rocks(store).path)
+
+    def _opened(self, name: str) -> RocksView:
+        path = self._folder / name
+        view = RocksView(path)
+        self._open.add(path)
+        return view
 
     def _current_name(self) -> str | None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
 from collections.abc import Callable, Iterable
@@ -284,3 +285,44 @@ async def test_a_projection_database_keeps_its_options_when_it_is_opened_again(t
     assert "write_buffer_size=8388608" in text
     assert "filter_policy=bloomfilter" in text
     assert "paranoid_checks=true" in text
+
+
+async def test_a_recovery_in_the_middle_of_a_rebuild_disturbs_neither(told: Path) -> None:
+    store = await opened(told)
+    live = await digests(store)
+    partition = store.partitions[place(S1)]
+    new = partition.projection._files.make_new()
+    await partition.projection.reopen()
+    assert new.path.is_dir()  # type: ignore[attr-defined]
+    partition.projection._files.discard(new)
+    await store.start_rebuild()
+    partition._recover(RuntimeError("made up"))
+    await store.rebuilt()
+    for n in range(100):
+        try:
+            await do(store, NEXT.append(f"k/{n}"))
+            break
+        except Refused as refused:
+            assert refused.code == "unavailable"  # noqa: PT017 # until it has recovered
+            await asyncio.sleep(0.05)
+    assert store.ready()
+    assert len(await digests(store)) == len(live)
+    await store.close()
+
+
+async def test_a_rebuild_that_meets_a_damaged_log_record_stops_the_partition_by_position(told: Path) -> None:
+    store = await opened(told)
+    await store.close()
+    partition, position = place(S1), 5
+    database = log_database(told)
+    database[log_key(partition, position)] = b"\x00\x00\x00\x00not a record"
+    database.close()
+    store = await opened(told)
+    assert store.ready()
+    await store.start_rebuild()
+    await store.rebuilt()
+    status = (await store.status()).partitions[partition]
+    assert status.state == "stopped"
+    assert f"position {position}" in status.last_error
+    assert (await do(store, SHOT.append("still/works")))["inserted"] is True
+    await store.close()

@@ -55,7 +55,8 @@ def open_database(path: Path, *, create: bool = False) -> Rdict:
     options = _options()
     options.create_if_missing(create)
     options.create_missing_column_families(create)
-    return Rdict(str(path), options, {KEYS: _key_options()})
+    # By name too: on reopening, a family keeps no options that are not given so.
+    return Rdict(str(path), options, {"default": _options(), KEYS: _key_options()})
 
 
 def scan(family: Rdict, prefix: bytes) -> list[tuple[bytes, bytes]]:
@@ -99,10 +100,13 @@ def _options() -> Options:
     options.set_wal_ttl_seconds(0)
     options.set_wal_size_limit_mb(0)
     options.set_write_buffer_size(4 * 1024 * 1024)
-    options.set_max_write_buffer_number(4)
     options.set_max_total_wal_size(8 * 1024 * 1024)
-    options.set_level_zero_slowdown_writes_trigger(40)
-    options.set_level_zero_stop_writes_trigger(60)
+    # A write that RocksDB holds up holds the GIL, and with it the whole process: let compaction fall behind instead.
+    options.set_max_write_buffer_number(8)
+    options.set_level_zero_slowdown_writes_trigger(200)
+    options.set_level_zero_stop_writes_trigger(400)
+    options.set_soft_pending_compaction_bytes_limit(0)
+    options.set_hard_pending_compaction_bytes_limit(0)
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(256 * 1024)

@@ -286,6 +286,7 @@ async def test_options_of_both_families_hold_after_reopening(folder: Path, open_
         assert "target_file_size_base=524288" in keys
         assert "max_bytes_for_level_base=8388608" in default
         assert "compression=kNoCompression" in keys
+        assert all("filter_policy=bloomfilter" in family for family in (default, keys))
         assert "wal_recovery_mode=kTolerateCorruptedTailRecords" in text
         assert "recycle_log_file_num=0" in text
         await store.close()

@@ -67,8 +67,10 @@ async def open_store(settings: StoreSettings, environment: Environment) -> Store
         partitions = folder.partitions
         master_path = settings.master_key_file or settings.data_dir / "master.key"
         keys_path = settings.data_dir / "keys"
-        master = _master_key(master_path, in_use=keys_path.exists())
-        keys = await RocksKeyStore.open(keys_path, master, environment)
+        # The keys are made before the log, so a log without keys has lost them.
+        in_use = keys_path.exists() or (settings.data_dir / "log").exists()
+        master = _master_key(master_path, in_use=in_use)
+        keys = await RocksKeyStore.open(keys_path, master, environment, create=not in_use)
         try:
             the_log = await asyncio.to_thread(EmbeddedLog, settings.data_dir / "log", partitions, environment)
         except BaseException:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from engine.batch import Batch
 from engine.environment import Environment
 from engine.logs.interface import Log
+from engine.logs.wal import cut_at_damage
 from projections.layout import VIEW_VERSION
 from projections.position_rule import PositionRule
 from projections.rebuild import Store, Verified, catch_up, resume, verify
@@ -240,6 +241,7 @@ class DiskFiles:
         name = self._current_name()
         if name is None or not (self._folder / name).is_dir():
             return None
+        cut_at_damage(self._folder / name)
         view = self._opened(name)
         try:
             view.check()

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rocksdict import BlockBasedOptions, Options, Rdict, ReadOptions, WriteBatch
+from rocksdict import BlockBasedOptions, Options, Rdict, WriteBatch
 
 from projections import layout
 from projections.rows import Applied, RunRow, SessionRow, decode_run, decode_session, encode_row
@@ -160,7 +160,7 @@ def _remember(rows: dict[str, T], key: str, row: T) -> None:
 
 
 def _scan(db: Rdict, begin: bytes, end: bytes, limit: int, *, backwards: bool) -> list[tuple[bytes, bytes]]:
-    iterator = db.iter(_checked_reads())
+    iterator = db.iter()
     found: list[tuple[bytes, bytes]] = []
     if backwards:
         iterator.seek_for_prev(end)
@@ -181,14 +181,8 @@ def _scan(db: Rdict, begin: bytes, end: bytes, limit: int, *, backwards: bool) -
 
 
 def _read_all(db: Rdict) -> None:
-    iterator = db.iter(_checked_reads())
+    iterator = db.iter()
     iterator.seek_to_first()
     while iterator.valid():
         iterator.next()
     iterator.status()
-
-
-def _checked_reads() -> ReadOptions:
-    read = ReadOptions()
-    read.set_verify_checksums(True)
-    return read

@@ -145,6 +145,23 @@ def repair_tail(directory: Path, acknowledged: Acknowledged | None) -> None:
         _truncate(path, damage.keep)
 
 
+def cut_at_damage(directory: Path) -> None:
+    """Cut the WALs of a database that can be made again at the first place where their structure is damaged.
+
+    RocksDB may loop for ever over a fragment of an unknown type, so it must not meet one. Checksums are left to it.
+    """
+    damage: _Damage | None = None
+    for _number, path in wal_files(directory):
+        if damage is not None:
+            path.unlink()
+            continue
+        data = path.read_bytes()
+        damage, _ = _walk(data, len(data), None)
+        if damage is not None:
+            _log.warning("%s is damaged at byte %d: %s; it is cut there", path, damage.offset, damage.reason)
+            _truncate(path, damage.keep)
+
+
 def first_damage(directory: Path) -> LogCorrupt | None:
     """Return where the WALs are damaged, going by every checksum (slow), for a database that RocksDB does not open."""
     for _number, path in wal_files(directory):

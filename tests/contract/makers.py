@@ -200,8 +200,9 @@ class GateEnvironment(SystemEnvironment):
 class CloggedByQueue:
     """A store with a batch under way in every partition, and a queue of one behind it that is full."""
 
-    def __init__(self, client: Client, log: SlowLog) -> None:
-        self.client = client
+    def __init__(self, store: Store, log: SlowLog) -> None:
+        self.client: Client = InProcess(store)
+        self._store = store
         self._log = log
         self._numbers = self._count()
         self._fillers: list[asyncio.Task[Json]] = []
@@ -209,14 +210,14 @@ class CloggedByQueue:
     async def clog(self) -> None:
         """See `Cloggable`."""
         self._log.gate.clear()
-        await asyncio.sleep(0)
         for partition in range(PARTITIONS):
             self._fill(partition)
         for _ in range(PARTITIONS):
             await self._log.waiting.get()
         for partition in range(PARTITIONS):
             self._fill(partition)
-        await asyncio.sleep(0)
+        while any(not each.queued for each in (await self._store.status()).partitions):
+            await asyncio.sleep(0)
 
     async def unclog(self) -> None:
         """See `Cloggable`."""
@@ -245,7 +246,7 @@ async def queue_full(_folder: Path) -> AsyncIterator[Cloggable]:
     log = SlowLog()
     limits = QueueLimits(queue_commands_max=1)
     async with in_memory(GateEnvironment(log.gate), log, limits, exclusive=True) as store:
-        yield CloggedByQueue(InProcess(store), log)
+        yield CloggedByQueue(store, log)
 
 
 class CloggedModel(Model):

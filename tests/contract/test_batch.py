@@ -153,10 +153,10 @@ async def test_an_error_is_the_whole_problem_object(server: HttpClient, http_sce
     "item",
     [
         None, 7, "load_run", [], {}, {"method": "load_run"}, {"method": None, "args": {}}, {"method": 7, "args": {}},
-        {"method": "load_run", "args": []}, {"method": "load_run", "args": "x"}, {"method": "load_run", "args": {"run_id": 7}},
-        {"args": {"run_id": "x"}}, {"method": "load_run", "args": {"run_id": "x"}, "more": 1}, {"method": "batch", "args": {}},
-        {"method": "no_such_method", "args": {}}, {"method": "append_events", "args": {}}, {"method": "", "args": {}},
-        {"method": "load_run", "args": {"run_id": "x", "unknown": 1}},
+        {"method": "load_run", "args": []}, {"method": "load_run", "args": "x"}, {"args": {"run_id": "x"}},
+        {"method": "load_run", "args": {"run_id": 7}}, {"method": "load_run", "args": {"run_id": "x"}, "more": 1},
+        {"method": "batch", "args": {}}, {"method": "no_such_method", "args": {}}, {"method": "", "args": {}},
+        {"method": "append_events", "args": {}}, {"method": "load_run", "args": {"run_id": "x", "unknown": 1}},
     ],
     ids=json.dumps,
 )  # fmt: skip

@@ -13,7 +13,8 @@ from tests.contract.scene import Scene
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MUTATING = [
-    "create_session", "end_session", "purge_session", *builders.START_METHODS, "append_record", *builders.CHANGE_METHODS,
+    "create_session", "end_session", "purge_session", *builders.START_METHODS, "append_record",
+    *builders.CHANGE_METHODS,
 ]  # fmt: skip
 
 

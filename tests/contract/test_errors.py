@@ -14,13 +14,14 @@ from tests.contract.scene import Scene
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-CODES = """
-session_not_found session_ended session_purged session_active session_has_active_runs
-run_not_found run_conflict run_terminal_conflict run_cancellation_conflict run_not_active
-run_suspension_not_found run_suspension_conflict run_session_mismatch record_owner_mismatch
-record_conflict continuation_mismatch invalid_command invalid_cursor too_large transcript_not_found transcript_invalid
-unauthenticated forbidden consumer_not_found consumer_conflict unavailable
-""".split()
+CODES = [
+    "session_not_found", "session_ended", "session_purged", "session_active", "session_has_active_runs",
+    "run_not_found", "run_conflict", "run_terminal_conflict", "run_cancellation_conflict", "run_not_active",
+    "run_suspension_not_found", "run_suspension_conflict", "run_session_mismatch", "record_owner_mismatch",
+    "record_conflict", "continuation_mismatch", "invalid_command", "invalid_cursor", "too_large",
+    "transcript_not_found", "transcript_invalid", "unauthenticated", "forbidden", "consumer_not_found",
+    "consumer_conflict", "unavailable",
+]  # fmt: skip
 
 Refusing = Callable[[Scene], Awaitable[Command]]
 REFUSING: dict[str, Refusing] = {}

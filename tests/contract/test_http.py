@@ -65,8 +65,8 @@ async def test_an_answer_is_one_json_object(server: HttpClient, http_scene: Scen
     "body",
     [
         b"", b" ", b"{", b"{}{}", b"{} x", b"nope", b"\xef\xbb\xbf{}", b'{"session_id":NaN}', b"{'session_id':'x'}",
-        b'{"session_id":"x",}', b'{"session_id":"\xff"}', b'{"session_id":"\xed\xa0\x80"}', b'{"session_id":"\xc0\xaf"}',
-        b'{"session_id":"x\x00"}', b'{"session_id":"a\nb"}', b'{"session_id":"\\ud800"}', b'{"\\udc00":"x"}',
+        b'{"session_id":"x",}', b'{"session_id":"\xff"}', b'{"session_id":"\xed\xa0\x80"}',
+        b'{"session_id":"\xc0\xaf"}', b'{"session_id":"x\x00"}', b'{"session_id":"a\nb"}', b'{"session_id":"\\ud800"}', b'{"\\udc00":"x"}',
         b'{"session_id":"x","session_id":"x"}', b'{"session_id":"x","\\u0073ession_id":"y"}', b'{"session_id":01}',
         '{"session_id":"x"}'.encode("utf-16"), '{"session_id":"x"}'.encode("utf-32-le"),
     ],
@@ -169,7 +169,8 @@ async def test_an_oversized_body_alone_is_413(server: HttpClient, http_scene: Sc
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1/store/no_such_method", "/v1/store/", "/v1/store", "/v1/store/LOAD_RUN", "/v1/store/load_run/", "/v1", "/v2/x",
+        "/v1/store/no_such_method", "/v1/store/", "/v1/store", "/v1/store/LOAD_RUN", "/v1/store/load_run/", "/v1",
+        "/v2/x",
         "/v1/store/load_run/x", "/v1/nothing", "/v1/store/%6Coad_run%2F", "//v1/store/load_run",
     ],
 )  # fmt: skip

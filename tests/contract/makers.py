@@ -163,6 +163,17 @@ async def log_down(_folder: Path) -> AsyncIterator[Cloggable]:
         yield CloggedByLog(InProcess(store), faults)
 
 
+@asynccontextmanager
+async def log_down_http(_folder: Path) -> AsyncIterator[Cloggable]:
+    """The same behind HTTP."""
+    faults = LogDown()
+    async with (
+        in_memory(SystemEnvironment(""), faults, QueueLimits(), exclusive=True) as store,
+        served(store) as service,
+    ):
+        yield CloggedByLog(HttpClient(service.http), faults)
+
+
 class SlowLog(Faults):
     """A log whose appends wait at a gate while it is shut; `waiting` tells of each that came to it."""
 
@@ -216,7 +227,7 @@ class CloggedByQueue:
             await self._log.waiting.get()
         for partition in range(PARTITIONS):
             self._fill(partition)
-        while any(not each.queued for each in (await self._store.status()).partitions):
+        while any(not each.queued for each in (await self._store.status()).partitions):  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0)
 
     async def unclog(self) -> None:
@@ -286,6 +297,7 @@ async def clogged_model(_folder: Path) -> AsyncIterator[Cloggable]:
 
 CLOGGED: Final[dict[str, ClogMaker]] = {
     "log_down": log_down,
+    "log_down_http": log_down_http,
     "queue_full": queue_full,
     "model": clogged_model,
 }

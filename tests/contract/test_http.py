@@ -66,7 +66,8 @@ async def test_an_answer_is_one_json_object(server: HttpClient, http_scene: Scen
     [
         b"", b" ", b"{", b"{}{}", b"{} x", b"nope", b"\xef\xbb\xbf{}", b'{"session_id":NaN}', b"{'session_id':'x'}",
         b'{"session_id":"x",}', b'{"session_id":"\xff"}', b'{"session_id":"\xed\xa0\x80"}',
-        b'{"session_id":"\xc0\xaf"}', b'{"session_id":"x\x00"}', b'{"session_id":"a\nb"}', b'{"session_id":"\\ud800"}', b'{"\\udc00":"x"}',
+        b'{"session_id":"\xc0\xaf"}', b'{"session_id":"x\x00"}', b'{"session_id":"a\nb"}',
+        b'{"session_id":"\\ud800"}', b'{"\\udc00":"x"}',
         b'{"session_id":"x","session_id":"x"}', b'{"session_id":"x","\\u0073ession_id":"y"}', b'{"session_id":01}',
         '{"session_id":"x"}'.encode("utf-16"), '{"session_id":"x"}'.encode("utf-32-le"),
     ],
@@ -171,13 +172,11 @@ async def test_an_oversized_body_alone_is_413(server: HttpClient, http_scene: Sc
     [
         "/v1/store/no_such_method", "/v1/store/", "/v1/store", "/v1/store/LOAD_RUN", "/v1/store/load_run/", "/v1",
         "/v2/x",
-        "/v1/store/load_run/x", "/v1/nothing", "/v1/store/%6Coad_run%2F", "//v1/store/load_run",
+        "/v1/store/load_run/x", "/v1/nothing", "/v1/store/load_run%2F", "/v1/store/load_run%20",
     ],
 )  # fmt: skip
 async def test_an_unknown_path_is_404(server: HttpClient, path: str) -> None:
-    response = await server.http.post(
-        f"{server.http.base_url}{path.removeprefix('/')}", content=b"{}", headers=JSON_TYPE
-    )
+    response = await server.http.post(path, content=b"{}", headers=JSON_TYPE)
     refused(response, 404, "invalid_command")
 
 
@@ -199,8 +198,8 @@ async def test_a_view_is_read_with_get_only(server: HttpClient, path: str) -> No
 @pytest.mark.parametrize(
     "tail",
     [
-        "/agent/research.ask/call-1", "/", "//", "%2F", "%", "%25", "?x=1", "#x", "&x", "+", " ", "é", "e\u0301", "😀", "...",
-        "/../x", "/./x", "\\", "\u2028", "\ufeff", ";a=b", ":8080", "@", "/records", "/runs", "/transcript",
+        "/agent/research.ask/call-1", "/", "//", "%2F", "%", "%25", "?x=1", "#x", "&x", "+", " ", "é", "e\u0301", "😀",
+        "...", "/../x", "/./x", "\\", "\u2028", "\ufeff", ";a=b", ":8080", "@", "/records", "/runs", "/transcript",
     ],
     ids=ascii,
 )  # fmt: skip

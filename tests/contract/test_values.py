@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.contract import builders
-from tests.contract.builders import LATER, Command, Json
+from tests.contract.builders import Command, Json
 from tests.contract.scene import Scene, meaning
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -454,8 +454,3 @@ async def test_record_ids_are_ordered_as_bytes_compare(scene: Scene) -> None:
     for records in (await scene.session_records(session_id), *[await scene.records(run) for run in runs]):
         ids = [record["id"].encode() for record in records]
         assert ids == sorted(set(ids))
-
-
-async def test_a_time_of_a_link_and_of_its_child_may_differ(scene: Scene) -> None:
-    run = scene.new_child(await scene.run())
-    assert (await scene.do(run.start().but("parent_linked.timestamp", LATER)))["outcome"] == "proceed"

@@ -161,7 +161,7 @@ class Reference:
             before = self.run(run["predecessor_run_id"])
             same = all(before.start[name] == run[name] for name in ("session_id", "agent_id", "parent_run_id"))
             if not same or before.status != "suspended":
-                raise refused(Code.CONTINUATION_MISMATCH, run_id=run_id, predecessor=run["predecessor_run_id"])
+                raise refused(Code.CONTINUATION_MISMATCH, run_id=run_id, predecessor_run_id=run["predecessor_run_id"])
         if parent_linked is not None:
             self.check_parent(run, parent_linked)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ RIVAL: Final = "eventsourcing"
 RECORDER: Final = "its recorder"
 SERVICE: Final = "service"
 
+_ROOT: Final = Path(__file__).resolve().parents[1]
 _ANSWER_SECONDS_MAX: Final = 60.0
 _WARM_UP_SECONDS: Final = 0.3
 
@@ -136,9 +138,17 @@ def _rebuilds(plan: Plan, folder: Path, results: Results, say: Callable[[str], N
 
 @contextmanager
 def _service(folder: Path) -> Iterator[tuple[int, int]]:
-    """The service in a process of its own; its port and process ID."""
+    """The service as its command line starts it, in a process of its own; its port and process ID."""
+    command = [sys.executable, "-P", "-m", "bin.cli", "serve"]
+    options = ["--data-dir", str(folder), "--listen", "127.0.0.1:0", "--log-level", "warning"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNSTORE_")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.server", str(folder)], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+        [*command, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder.parent,  # Settings in the folder of whoever started this are none of this service's.
+        env=environment | {"PYTHONPATH": str(_ROOT)},
     )
     try:
         assert process.stdout is not None

@@ -170,7 +170,10 @@ def install_ensurepip(held: int) -> None:
     )
     if apt_get is None or os.geteuid() != 0:
         raise BootstrapError(advice)
-    say(f"this Python has neither ensurepip nor pip; running apt-get install {package} ...")
+    say(
+        f"{sys.executable} has neither ensurepip nor pip, and without one of them nothing can be installed; so this "
+        f"now runs, as root, apt-get update and apt-get install {package}, which adds that package to the system ..."
+    )
     # The lists of packages may never have been fetched here; that they cannot be is no reason to give up.
     subprocess.run([apt_get, "-qq", "update"], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
     options = ["-qq", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0"]

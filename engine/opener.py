@@ -17,6 +17,7 @@ from schemas.log_record import (
     encode_content,
     record_id,
 )
+from schemas.payloads import LifecyclePayload, PayloadError, parse_lifecycle
 from schemas.values import NewRecord, Record
 
 
@@ -29,7 +30,7 @@ class Opener:
         self._sealer = sealer
 
     def open(self, position: int) -> Opened:
-        """Open the record at a position. Raises `LogCorrupt`, `KeyMissing` or `SealBroken`."""
+        """Open the record at a position. Raises `LogCorrupt`, `LogUnavailable` or a `KeysError`."""
         return self.open_all([position])[0]
 
     def open_all(self, positions: Sequence[int]) -> list[Opened]:
@@ -64,7 +65,18 @@ class Opener:
     def unseal(self, record: LogRecord) -> SealedContent:
         """Open what is sealed in a record."""
         packed = self._sealer.open(record.key_id, associated_data(record), record.sealed)
-        return decode_content(unpack(packed))
+        try:
+            return decode_content(unpack(packed))
+        except RecordUnreadable as error:
+            raise self._corrupt(record.position, str(error)) from error
+
+    def lifecycle(self, position: int) -> LifecyclePayload:
+        """The payload of the lifecycle record at a position; checked when it is read as when it was written."""
+        record = self.open(position).record
+        try:
+            return parse_lifecycle(record.type, record.payload)
+        except PayloadError as error:
+            raise self._corrupt(position, f"its payload is none of {record.type}: {error}") from error
 
     def seal(self, record: LogRecord, private: SealedContent) -> bytes:
         """Seal what is private in a record that has all its plain fields."""

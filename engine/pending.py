@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from engine.decide import Elsewhere, Needs, Prepared, ReserveRun
+from engine.decide.state import Reserved
 from schemas.commands import Command
 from schemas.refusals import Code, Refusal, refuse
 from schemas.values import Answer
 
-Outcome = Answer | Needs | Refusal
+Outcome = Answer | Reserved | Needs | Refusal
 
 _COMMAND_BYTES_BASE: Final = 1024
 
 
 @dataclass(slots=True)
-class Sequence:
+class CommandSequence:
     """Commands of one caller that must take effect in order.
 
     After one is `unavailable` the later ones are not tried.
@@ -31,8 +32,8 @@ class Sequence:
 class Pending:
     """A command on its way through the partition's loop.
 
-    `decided` keeps, by the position of its first record, each answer that the command was given in a batch whose
-    outcome was not known: the batch that turns out to count decides which of them leaves.
+    `decided` keeps, by the position of its first record, each answer that the command was given in a batch:
+    the batch that turns out to count decides which of them leaves.
     """
 
     command: Command | ReserveRun
@@ -40,7 +41,7 @@ class Pending:
     prepared: Prepared
     command_id: bytes
     future: asyncio.Future[Outcome]
-    sequence: Sequence | None = None
+    sequence: CommandSequence | None = None
     bytes: int = _COMMAND_BYTES_BASE
     decided: dict[int, Outcome] = field(default_factory=dict)
 
@@ -112,6 +113,10 @@ def command_bytes(command: Any) -> int:
         record = getattr(command, name, None)
         if record is not None:
             size += len(record.payload)
+    run = getattr(command, "run", None)
+    if run is not None:
+        # Labels stand in the command, in both lifecycle payloads and in what is sealed.
+        size += 2 * sum(len(key) + len(value) for key, value in run.labels.items())
     checkpoint = getattr(command, "checkpoint", None)
     return size + len(checkpoint.data) if checkpoint is not None else size
 

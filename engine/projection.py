@@ -12,20 +12,30 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from engine.batch import Batch
+from engine.durable import write_whole
 from engine.environment import Environment
 from engine.logs.interface import Log
 from engine.logs.wal import cut_at_damage
+from projections.errors import ProjectionDamaged, ProjectionError
 from projections.layout import VIEW_VERSION
 from projections.position_rule import PositionRule
 from projections.rebuild import Store, Verified, catch_up, resume, verify
-from projections.rocks import ProjectionDamaged, RocksView, destroy
+from projections.rocks import RocksView, destroy
 from projections.view import MemoryView, View
 
 log = logging.getLogger("runstore.projection")
 
 _CURRENT: Final = "CURRENT"
-_BESIDE_RECORDS_MAX: Final = 250
-"""How many records a rebuild beside a serving projection folds before it lets callers have their turn."""
+
+
+class LogRewritten(Exception):
+    """The log is not the one that this projection was folded from: it was cut, or written again, while it was open."""
+
+    def __init__(self, partition: int, end: int, applied: int) -> None:
+        super().__init__(
+            f"partition {partition}: the log was truncated or rewritten at or before position {end}, and {applied} had "
+            "been applied: acknowledged records may be lost"
+        )
 
 
 class ProjectionFiles(Protocol):
@@ -66,7 +76,10 @@ class Projection:
         self._environment = environment
         self._store: Store | None = None
         self.rule = PositionRule(partition, voids_legal=not the_log.exclusive)
+        self._beside = False
         self.rebuild_progress: float | None = None
+        self.rebuilt_why = ""
+        """Why the projection was rebuilt when it was last opened; empty when it was not."""
 
     @property
     def store(self) -> Store:
@@ -89,28 +102,37 @@ class Projection:
         """How many records of the log did not count."""
         return self.rule.void_records
 
-    async def open(self) -> None:
-        """Open the current projection and apply the log to its end; rebuild where that cannot be trusted."""
-        try:
-            self._store = self._files.open_current()
-            rule = await self._resume() if self._store is not None else None
-        except ProjectionDamaged as error:
-            log.error("partition %d: %s; it is rebuilt from the log", self._partition, error)
-            rule = None
-        if rule is None:
+    async def reopen(self, *, rebuild: bool = False) -> None:
+        """Open the projection, or close and open it again, and apply the log to its end.
+
+        It is rebuilt where it cannot be trusted, or where `rebuild` says so.
+        """
+        self.close()
+        self.rebuilt_why = ""
+        if rebuild:
+            self.rebuilt_why = "it was found damaged"
             await self._rebuild_now()
             return
-        self.rule = rule
         try:
-            await catch_up(self._log, self._partition, self.store, rule, pause=self._pause)
+            self._store = self._files.open_current()
+            if self._store is None:
+                if await self._log.end(self._partition) > 0:
+                    self.rebuilt_why = "it was missing"
+                    log.warning("partition %d: there is no projection; it is rebuilt from the log", self._partition)
+            elif (rule := await self._resume()) is not None:
+                self.rule = rule
+                await catch_up(self._log, self._partition, self.store, rule, pause=self._pause)
+                return
         except ProjectionDamaged as error:
+            self.rebuilt_why = f"it was damaged: {error}"
             log.error("partition %d: %s; it is rebuilt from the log", self._partition, error)
-            await self._rebuild_now()
+        await self._rebuild_now()
 
-    async def reopen(self) -> None:
-        """Close the projection, whatever state it is in, and open it again."""
-        self.close()
-        await self.open()
+    async def check_log(self) -> None:
+        """Raise `LogRewritten` unless the log still holds the last batch that was applied."""
+        applied = self.rule.applied()
+        if await resume(self._log, self._partition, applied, voids_legal=not self._log.exclusive) is None:
+            raise LogRewritten(self._partition, applied.batch_end, applied.position)
 
     def close(self) -> None:
         """Release the projection. Safe to repeat."""
@@ -118,7 +140,7 @@ class Projection:
             store, self._store = self._store, None
             try:
                 self._files.release(store)
-            except ProjectionDamaged as error:
+            except ProjectionError as error:
                 log.error("partition %d: closing the projection: %s", self._partition, error)
 
     def land(self, batch: Batch) -> None:
@@ -131,8 +153,9 @@ class Projection:
 
         The last stretch is folded under `turn_lock`, while no batch is in flight.
         """
-        if self.rebuild_progress is not None:
+        if self._beside:
             return
+        self._beside = True
         self.rebuild_progress = 0.0
         new = self._files.make_new()
         try:
@@ -146,33 +169,43 @@ class Projection:
                     until=self.rule.end,
                     progress=self._note(rule),
                     pause=self._pause,
-                    records_max=_BESIDE_RECORDS_MAX,
                 )
             async with turn_lock:
                 await catch_up(self._log, self._partition, new, rule, until=self.rule.end)
-                old, self._store, self.rule = self._store, new, rule
                 self._files.adopt(new)
-                if old is not None:
-                    self._files.discard(old)
+                old, self._store, self.rule = self._store, new, rule
         except BaseException:
-            if self._store is not new:
-                self._files.discard(new)
+            self._files.discard(new)
             raise
         finally:
+            self._beside = False
             self.rebuild_progress = None
+        if old is not None:
+            self._drop(old)
+
+    def _drop(self, old: Store) -> None:
+        """Remove a projection that another has replaced; one that cannot be removed now is at the next start."""
+        try:
+            self._files.discard(old)
+        except (ProjectionError, OSError) as error:
+            log.warning("partition %d: the former projection could not be removed: %s", self._partition, error)
 
     async def verify(self, turn_lock: asyncio.Lock) -> Verified:
         """Fold the log into a fresh projection and compare it with this one, which must not change meanwhile."""
         fresh = self._files.make_new()
         try:
             async with turn_lock:
-                return await verify(self._log, self._partition, self.view, fresh, voids_legal=not self._log.exclusive)
+                voids_legal = not self._log.exclusive
+                return await verify(
+                    self._log, self._partition, self.view, fresh, voids_legal=voids_legal, pause=self._pause
+                )
         finally:
             self._files.discard(fresh)
 
     async def _resume(self) -> PositionRule | None:
         applied = self.store.applied()
         if applied.view_version != VIEW_VERSION:
+            self.rebuilt_why = f"it was of view version {applied.view_version}"
             log.warning(
                 "partition %d: the projection is of view version %d, this is %d; it is rebuilt",
                 self._partition,
@@ -185,6 +218,7 @@ class Projection:
         if applied.position <= end:
             rule = await resume(self._log, self._partition, applied, voids_legal=not self._log.exclusive)
         if rule is None:
+            self.rebuilt_why = "it was folded from another log"
             log.critical(
                 "partition %d: the log ends at position %d and is not the one this projection was folded from "
                 "up to position %d: it was truncated or rewritten, and acknowledged records may be lost. "
@@ -209,7 +243,8 @@ class Projection:
             self._files.discard(new)
             raise
         finally:
-            self.rebuild_progress = None
+            if not self._beside:
+                self.rebuild_progress = None
         self._store, self.rule = new, rule
 
     async def _pause(self) -> None:
@@ -259,9 +294,7 @@ class DiskFiles:
         """See `ProjectionFiles`. The rows are on disk before the file that names them."""
         view = _rocks(new)
         view.flush()
-        temporary = self._folder / (_CURRENT + ".new")
-        temporary.write_text(view.path.name + "\n", encoding="ascii")
-        temporary.replace(self._folder / _CURRENT)
+        write_whole(self._folder / _CURRENT, view.path.name + "\n")
 
     def tidy(self) -> None:
         """See `ProjectionFiles`."""
@@ -289,7 +322,7 @@ class DiskFiles:
 
     def _current_name(self) -> str | None:
         try:
-            return (self._folder / _CURRENT).read_text(encoding="ascii").strip()
+            return (self._folder / _CURRENT).read_text(encoding="ascii").strip() or None
         except (OSError, UnicodeDecodeError):
             return None
 

@@ -31,7 +31,11 @@ class Purges:
         self._broken = [False] * partitions
 
     async def sweep(self, partition: int, view: View) -> None:
-        """Finish what a crash left: delete the keys of every session purged after the watermark."""
+        """Finish what a crash left: delete the keys of every session purged after the watermark.
+
+        A log that was restored from a backup may end before the watermark, which then says nothing of what follows.
+        """
+        self._watermarks[partition] = min(self._watermarks[partition], view.applied().position)
         begin = layout.purge_key(self._watermarks[partition])
         position = None
         while page := view.scan(begin, layout.PURGE + b"\xff" * 9, _SCAN_ROWS):
@@ -43,7 +47,7 @@ class Purges:
             await self._advance(partition, position + 1)
 
     def applied(self, partition: int, session_id: str, position: int) -> None:
-        """A `session_purged` was applied: start deleting its keys, after those of the purges before it."""
+        """A `session_purged` was applied: start deleting its keys."""
         before = self._last[partition]
         self._last[partition] = asyncio.create_task(self._finish(partition, session_id, position, before))
 
@@ -51,7 +55,7 @@ class Purges:
         """Wait until the keys of a purged session are gone; False when that failed and must be repeated."""
         running = self._last[partition]
         if running is not None:
-            await asyncio.shield(running)
+            await asyncio.wait([running])
         try:
             # Cheap when all is done, and finishes what failed: an owner without keys may still have bytes in a file.
             await self._keys.purge(session_owner(session_id))
@@ -62,27 +66,34 @@ class Purges:
 
     async def close(self) -> None:
         """Wait for what runs."""
-        for task in self._last:
-            if task is not None:
-                await task
+        running = [task for task in self._last if task is not None]
+        if running:
+            await asyncio.wait(running)
 
     async def _finish(self, partition: int, session_id: str, position: int, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await before
-        self._environment.failpoint("purge.before_keys")
+        """Delete the keys at once, so that purges share the work, and advance the watermark in log order."""
+        done = False
         try:
+            self._environment.failpoint("purge.before_keys")
             await self._keys.purge(session_owner(session_id))
             self._environment.failpoint("purge.after_keys")
-            # After a failure the watermark stays, so that the next start sweeps again from there.
-            if not self._broken[partition]:
-                await self._advance(partition, position + 1)
+            done = True
         except KeysError as error:
-            self._broken[partition] = True
             log.error("the keys of purged session %r are not deleted yet: %s", session_id, error)
+        if before is not None:
+            await asyncio.wait([before])
+        # After a failure the watermark stays, so that the next start sweeps again from there.
+        self._broken[partition] = self._broken[partition] or not done
+        if not self._broken[partition]:
+            try:
+                await self._advance(partition, position + 1)
+            except KeysError as error:
+                log.error("partition %d: how far purges have finished could not be kept: %s", partition, error)
 
     async def _advance(self, partition: int, watermark: int) -> None:
-        self._watermarks[partition] = watermark
-        await self._keys.put_value(_name(partition), watermark.to_bytes(8, "big"))
+        if watermark > self._watermarks[partition]:
+            self._watermarks[partition] = watermark
+            await self._keys.put_value(_name(partition), watermark.to_bytes(8, "big"))
 
 
 def _name(partition: int) -> str:

@@ -7,24 +7,23 @@ value or a refusal. Nothing here waits or writes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.cursors import Cursors, run_subject, session_subject
-from engine.decide.common import purged_refusal, run_not_found
+from engine.decide.common import cancellation_reason, purged_refusal, run_not_found
 from engine.decide.sessions import session_not_found, session_value
 from engine.opener import Opener
 from projections import layout
 from projections.layout import number_bytes, read_number
+from projections.queries import live_run
 from projections.rows import RunRow, SessionRow
 from projections.view import View
 from schemas import limits
-from schemas.log_record import NO_POSITION
-from schemas.payloads import ChildRunLinkedPayload, parse_lifecycle
+from schemas.payloads import ChildRunLinkedPayload
 from schemas.refusals import Code, Refusal, invalid, refuse
 from schemas.values import (
     CHILD_RUN_LINKED,
-    REASON_SESSION_ENDED,
     Checkpoint,
     ChildLink,
     Page,
@@ -60,11 +59,7 @@ class Reader:
 
     def run_row(self, run_id: str) -> RunRow | Refusal:
         """The row of a run that is there; one of a purged session is not."""
-        row = self.view.run(run_id)
-        if row is not None and row.session_id:
-            session = self.view.session(row.session_id)
-            if session is None or session.purged:
-                row = None
+        row = live_run(self.view, run_id)
         return run_not_found(run_id) if row is None else row
 
     def session(self, session_id: str) -> Session | Refusal:
@@ -98,17 +93,14 @@ class Reader:
         if isinstance(row, Refusal):
             return row
         prefix = layout.session_runs_prefix(row.number)
-        runs: list[RunMeta] = []
-        begin = prefix
-        while page := self.view.scan(begin, _after(prefix), _SCAN_ROWS):
-            for _, name in page:
-                run_id = name.decode()
-                run = self.view.run(run_id)
-                assert run is not None, f"run {run_id!r} is in its session's index and has no row"
-                if not statuses or run.status in statuses:
-                    runs.append(self.meta(run_id, run))
-            begin = page[-1][0] + b"\x00"
-        return tuple(runs)
+        runs: list[tuple[str, RunRow]] = []
+        for _, name in self._all(prefix):
+            run_id = name.decode()
+            run = self.view.run(run_id)
+            assert run is not None, f"run {run_id!r} is in its session's index and has no row"
+            if not statuses or run.status in statuses:
+                runs.append((run_id, run))
+        return tuple(self._metas(runs))
 
     def run(self, run_id: str) -> RunMeta | Refusal:
         """A run's metadata."""
@@ -117,9 +109,15 @@ class Reader:
 
     def meta(self, run_id: str, row: RunRow) -> RunMeta:
         """A run's metadata from its row; labels and reason are opened from the records that carried them."""
-        reason = REASON_SESSION_ENDED if row.stopped_at_start else ""
-        if row.intent != NO_POSITION:
-            reason = self.opener.open(row.intent).private.reason
+        return next(self._metas([(run_id, row)]))
+
+    def _metas(self, runs: Sequence[tuple[str, RunRow]]) -> Iterator[RunMeta]:
+        for start in range(0, len(runs), _FETCH_RECORDS):
+            some = runs[start : start + _FETCH_RECORDS]
+            for (run_id, row), started in zip(some, self.opener.open_all([row.number for _, row in some]), strict=True):
+                yield self._meta(run_id, row, started.private.labels)
+
+    def _meta(self, run_id: str, row: RunRow, labels: Mapping[str, str]) -> RunMeta:
         return RunMeta(
             agent_id=row.agent_id,
             run_id=run_id,
@@ -129,8 +127,8 @@ class Reader:
             start_outcome=StartOutcome(row.outcome),
             started_at=row.started_at,
             updated_at=row.updated_at,
-            labels=self.opener.open(row.number).private.labels,
-            cancellation_reason=reason,
+            labels=labels,
+            cancellation_reason=cancellation_reason(row, self.opener.open),
         )
 
     def checkpoint(self, run_id: str) -> Checkpoint | Refusal:
@@ -153,7 +151,7 @@ class Reader:
         links = self._positions(layout.run_types_prefix(row.owner, row.number, CHILD_RUN_LINKED))
         children: list[ChildLink] = []
         for position in links:
-            payload = parse_lifecycle(CHILD_RUN_LINKED, self.opener.open(position).record.payload)
+            payload = self.opener.lifecycle(position)
             assert isinstance(payload, ChildRunLinkedPayload)
             children.append(
                 ChildLink(payload.child_run_id, payload.child_agent_id, payload.tool_name, payload.tool_call_id)

@@ -14,6 +14,7 @@ from engine.decide.state import NOTHING_ELSEWHERE, Elsewhere, RunElsewhere
 from engine.partition import Partition
 from engine.placement import place
 from projections import layout
+from projections.queries import live_run, session_is_purged
 from projections.rows import RunRow
 from projections.view import View
 from schemas.commands import (
@@ -84,13 +85,13 @@ class Router:
             return Route(await self.run_home(record.run_id))
         named = self.home_of(record.session_id)
         # The common case first: a record names the session of its run, so the run lives there.
-        if await named.read(lambda view: view.run(record.run_id)) is not None:
+        if await _knows(named, record.run_id):
             return Route(named)
         found = await self._find(record.run_id)
         home = named if found is None else self._partitions[found.home]
         if home is named:
             return Route(home)
-        purged = await named.read(lambda view: _session_purged(view, record.session_id))
+        purged = await named.read(lambda view: session_is_purged(view, record.session_id))
         return Route(home, Elsewhere(session_purged=purged))
 
     async def _route_start(self, command: Start, home: Partition) -> Route:
@@ -111,7 +112,7 @@ class Router:
 
     async def _elsewhere(self, run_id: str, home: Partition) -> RunElsewhere | None:
         """A run that a start names, if it lives in another partition than the start's home."""
-        if not run_id or await home.read(lambda view: view.run(run_id)) is not None:
+        if not run_id or await _knows(home, run_id):
             return None
         found = await self._find(run_id)
         if found is None or found.row is None or found.home == home.number:
@@ -126,6 +127,13 @@ class Router:
         return await self._partitions[entry].read(lambda view: _found(view, run_id, entry))
 
 
+async def _knows(partition: Partition, run_id: str) -> bool:
+    """True when a run lives in a partition. That never changes, so only a miss needs proof that it is not old."""
+    if partition.view.run(run_id) is not None:
+        return True
+    return await partition.read(lambda view: view.run(run_id)) is not None
+
+
 def _directory_entry(view: View, run_id: str, partition: int) -> int | None:
     if view.run(run_id) is not None:
         return partition
@@ -135,10 +143,4 @@ def _directory_entry(view: View, run_id: str, partition: int) -> int | None:
 
 def _found(view: View, run_id: str, home: int) -> _Found:
     row = view.run(run_id)
-    purged = row is not None and bool(row.session_id) and _session_purged(view, row.session_id)
-    return _Found(home, row, purged)
-
-
-def _session_purged(view: View, session_id: str) -> bool:
-    row = view.session(session_id)
-    return row is not None and row.purged
+    return _Found(home, row, purged=row is not None and live_run(view, run_id) is None)

@@ -2,7 +2,7 @@
 
 `execute` checks a command's shape, finds its home, and lets the home's loop decide it. Where the loop says
 that something must be made ready first – a data key, a reservation of the run ID – it is, and the command is decided
-again: nothing is written for a command that would be refused.
+again: nothing is written to the log for a command that would be refused.
 """
 
 from __future__ import annotations
@@ -12,32 +12,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from engine.cursors import SESSIONS_SUBJECT, Cursors
+from engine.cursors import Cursors
 from engine.decide import Needs, Prepared, ReserveRun, check_shape
-from engine.decide.sessions import session_not_found, session_owner, session_value, tree_owner
-from engine.decide.state import NOTHING_ELSEWHERE, NOTHING_PREPARED
+from engine.decide.sessions import session_not_found, session_owner, tree_owner
+from engine.decide.state import NOTHING_ELSEWHERE, NOTHING_PREPARED, Reserved
 from engine.environment import Environment
 from engine.keys import KeysError, KeyStore, Sealer
 from engine.partition import Partition, PartitionStatus, PartitionUnavailable
-from engine.pending import NOT_TRIED, Outcome, unavailable
-from engine.pending import Sequence as CommandSequence
+from engine.pending import NOT_TRIED, CommandSequence, Outcome, unavailable
 from engine.purges import Purges
 from engine.reads import Reader
 from engine.router import Router
+from engine.session_list import list_sessions
 from projections import layout
 from projections.rebuild import Verified
-from projections.view import View
 from schemas import limits
 from schemas.commands import (
-    AppendRecord,
     Command,
     CreateSession,
     PurgeSession,
-    RecordCancellation,
-    RecordSuspension,
-    RecordTerminal,
-    RepairSuspension,
-    RepairTerminal,
     RunCommand,
     StartOneShotRun,
 )
@@ -47,30 +40,28 @@ from schemas.values import (
     Answer,
     Checkpoint,
     Page,
+    Purged,
     RunDetail,
     RunMeta,
     Session,
     SessionDetail,
     SessionPage,
     SessionStatus,
-    SessionSummary,
 )
 
 T = TypeVar("T")
 
 _PREPARATIONS_MAX: Final = 4
-_LIST_SCAN_ROWS_MAX: Final = 5000
-_LIST_CHUNK_ROWS: Final = 500
 
-SESSION_STATUSES: Final = frozenset(status.value for status in SessionStatus)
-RUN_COMMANDS: Final = (
-    AppendRecord,
-    RecordCancellation,
-    RecordSuspension,
-    RecordTerminal,
-    RepairSuspension,
-    RepairTerminal,
-)
+
+@dataclass(frozen=True, slots=True)
+class StoreIdentity:
+    """What a store is: the version that serves it, its kind of log, its random ID, and whether it was made just now."""
+
+    version: str
+    log: str
+    store_id: str
+    created: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +70,7 @@ class StoreStatus:
 
     version: str
     log: str
+    store_id: str
     partitions: tuple[PartitionStatus, ...]
 
 
@@ -87,8 +79,7 @@ class Store:
 
     def __init__(
         self,
-        version: str,
-        log_kind: str,
+        identity: StoreIdentity,
         partitions: Sequence[Partition],
         sealer: Sealer,
         keys: KeyStore,
@@ -97,8 +88,7 @@ class Store:
         environment: Environment,
         release: Callable[[], Awaitable[None]],
     ) -> None:
-        self._version = version
-        self._log_kind = log_kind
+        self.identity = identity
         self._partitions = partitions
         self._router = Router(partitions)
         self._sealer = sealer
@@ -108,6 +98,7 @@ class Store:
         self._environment = environment
         self._release = release
         self._closed = False
+        self._keys_in_making: dict[str, asyncio.Future[bytes]] = {}
         self._rebuild: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
@@ -118,9 +109,11 @@ class Store:
         if self._rebuild is not None:
             self._rebuild.cancel()
             await asyncio.gather(self._rebuild, return_exceptions=True)
-        await asyncio.gather(*(partition.close() for partition in self._partitions))
-        await self._purges.close()
-        await self._release()
+        try:
+            await asyncio.gather(*(partition.close() for partition in self._partitions), return_exceptions=True)
+            await self._purges.close()
+        finally:
+            await self._release()
 
     # -- commands
 
@@ -130,11 +123,12 @@ class Store:
         if refusal is not None:
             return refusal
         try:
-            return await self._execute(command, sequence)
+            outcome = await self._execute(command, sequence)
         except PartitionUnavailable as error:
-            if sequence is not None:
-                sequence.broken = True
-            return error.refusal
+            outcome = error.refusal
+        if sequence is not None and isinstance(outcome, Refusal) and outcome.temporary:
+            sequence.broken = True
+        return outcome
 
     async def _execute(self, command: Command, sequence: CommandSequence | None) -> Answer | Refusal:
         prepared = await self._foresee(command)
@@ -148,39 +142,30 @@ class Store:
                 prepared = ready
                 continue
             if isinstance(command, PurgeSession) and not isinstance(outcome, Refusal):
-                return await self._finish_purge(command.session_id, route.home, outcome)
+                return await self._finish_purge(command.session_id, route.home)
+            assert not isinstance(outcome, Reserved), "only the store's own command is answered so"
             return outcome
         return unavailable("the command could not be prepared; other commands keep changing what it needs")
 
-    async def execute_in_order(
-        self, steps: Sequence[Command | Callable[[], Awaitable[T]]]
-    ) -> list[Answer | T | Refusal]:
-        """Do commands and reads of one session or sessionless tree in the order given; many commands share a batch.
+    async def execute_in_order(self, commands: Sequence[Command]) -> list[Answer | Refusal]:
+        """Do commands of one session or sessionless tree in the order given; many share a batch.
 
-        A step is a command, or a function that reads and returns an answer or a refusal. After one step is
-        `unavailable` the later ones are not tried; after another refusal they go on.
+        After one is `unavailable` the later ones are not tried; after another refusal they go on.
         """
         sequence = CommandSequence()
-        results: list[Answer | T | Refusal | asyncio.Future[Outcome]] = []
+        results: list[Answer | Refusal | asyncio.Future[Outcome]] = []
         running: list[asyncio.Future[Outcome]] = []
-        for step in steps:
-            if isinstance(step, RUN_COMMANDS):
-                outcome = await self._submit_in_order(step, sequence)
+        for command in commands:
+            if isinstance(command, RunCommand):
+                outcome = await self._submit_in_order(command, sequence)
                 if isinstance(outcome, asyncio.Future):
                     running.append(outcome)
                 results.append(outcome)
                 continue
-            # What a start, a session command or a read does depends on the steps before it.
+            # What a start or a session command does depends on the commands before it.
             await asyncio.gather(*running)
             running.clear()
-            if sequence.broken:
-                results.append(NOT_TRIED)
-            elif callable(step):
-                answer = await step()
-                sequence.broken = isinstance(answer, Refusal) and answer.temporary
-                results.append(answer)
-            else:
-                results.append(await self.execute(step, sequence))
+            results.append(NOT_TRIED if sequence.broken else await self.execute(command, sequence))
         return [
             await result if isinstance(result, asyncio.Future) else result  # type: ignore[misc]
             for result in results
@@ -189,9 +174,12 @@ class Store:
     async def _submit_in_order(
         self, command: RunCommand, sequence: CommandSequence
     ) -> asyncio.Future[Outcome] | Refusal:
+        """Queue a command on an existing run; one whose own shape is wrong is refused for that in any case."""
         refusal = check_shape(command)
         if refusal is not None:
             return refusal
+        if sequence.broken:
+            return NOT_TRIED
         try:
             route = await self._router.route(command)
         except PartitionUnavailable as error:
@@ -202,20 +190,21 @@ class Store:
     async def _foresee(self, command: Command) -> Prepared:
         """Make a data key ready at once where the loop would certainly ask for one; only saves a round."""
         if isinstance(command, CreateSession):
-            home = self._router.home_of(command.session_id)
-            if home.view.session(command.session_id) is None:
+            view = self._router.home_of(command.session_id).view
+            if view.session(command.session_id) is None:
                 return await self._with_key(session_owner(command.session_id), NOTHING_PREPARED)
         elif isinstance(command, StartOneShotRun):
-            home = self._router.home_of(command.run.run_id)
-            if home.view.run(command.run.run_id) is None:
-                return await self._with_key(tree_owner(command.run.run_id), NOTHING_PREPARED)
+            run_id = command.run.run_id
+            view = self._router.home_of(run_id).view
+            if view.run(run_id) is None and view.get(layout.reserved_key(run_id)) is None:
+                return await self._with_key(tree_owner(run_id), NOTHING_PREPARED)
         return NOTHING_PREPARED
 
     async def _prepare(self, needs: Needs, command: Command, home: Partition, prepared: Prepared) -> Prepared | Refusal:
         if needs.data_key_of:
             prepared = await self._with_key(needs.data_key_of, prepared)
         if needs.reservation:
-            assert not isinstance(command, RUN_COMMANDS)
+            assert not isinstance(command, RunCommand)
             run = command.run  # type: ignore[union-attr]
             self._environment.failpoint("start.before_reservation")
             reserve = ReserveRun(run.run_id, home.number, run.session_id)
@@ -227,16 +216,29 @@ class Store:
         return prepared
 
     async def _with_key(self, owner: str, prepared: Prepared) -> Prepared:
-        key_id, key = self._sealer.new_key()
+        """Have a data key that is safe before anything names it; one that was made for nothing is used later."""
+        making = self._keys_in_making.get(owner)
+        if making is None:
+            kept = self._keys.keys_of(owner)
+            if kept:
+                return Prepared(kept[-1], reserved=prepared.reserved)
+            making = asyncio.ensure_future(self._make_key(owner))
+            self._keys_in_making[owner] = making
+            making.add_done_callback(lambda _: self._keys_in_making.pop(owner, None))
         try:
-            await self._keys.put(owner, key_id, key)
+            # Others may wait for the same key, so it is made even if this caller goes away.
+            return Prepared(await asyncio.shield(making), reserved=prepared.reserved)
         except KeysError as error:
             raise PartitionUnavailable(unavailable(f"the key store failed: {error}")) from error
-        return Prepared(key_id, reserved=prepared.reserved)
 
-    async def _finish_purge(self, session_id: str, home: Partition, outcome: Answer) -> Answer | Refusal:
+    async def _make_key(self, owner: str) -> bytes:
+        key_id, key = self._sealer.new_key()
+        await self._keys.put(owner, key_id, key)
+        return key_id
+
+    async def _finish_purge(self, session_id: str, home: Partition) -> Answer | Refusal:
         if await self._purges.finished(home.number, session_id):
-            return outcome
+            return Purged()
         return unavailable(
             f"session {session_id!r} is purged, but its keys are not deleted yet; repeat the purge",
             session_id=session_id,
@@ -294,53 +296,12 @@ class Store:
 
     async def list_sessions(self, status: str, cursor: str, limit: int) -> SessionPage | Refusal:
         """Sessions of a status (empty: any), newest `created_at` first, then by ID."""
-        if status and status not in SESSION_STATUSES:
-            return invalid(f"there is no session status {status!r}")
         if (refusal := _bad_limit(limit)) is not None:
             return refusal
-        begin = layout.SESSION_LIST
-        if cursor:
-            place = self._cursors.read(SESSIONS_SUBJECT, cursor)
-            if isinstance(place, Refusal):
-                return place
-            begin = place + b"\x00"
         try:
-            return await self._merge_sessions(status, begin, limit)
+            return await list_sessions(self._partitions, self._cursors, status, cursor, limit)
         except PartitionUnavailable as error:
             return error.refusal
-
-    async def _merge_sessions(self, status: str, begin: bytes, limit: int) -> SessionPage:
-        """Merge the partitions' lists; a page ends early where a filter would make it read too much."""
-        end = layout.SESSION_LIST + b"\xff" * 9
-        chunk = max(limit + 1, _LIST_CHUNK_ROWS) if status else limit + 1
-        found: list[tuple[bytes, SessionSummary]] = []
-        read = 0
-        while True:
-            keys: list[tuple[bytes, Partition]] = []
-            complete_to = end
-            for partition in self._partitions:
-                page = await partition.read(_scan(begin, end, chunk))
-                keys.extend((key, partition) for key, _ in page)
-                if len(page) == chunk:
-                    complete_to = min(complete_to, page[-1][0])
-            for key, partition in sorted(keys, key=lambda item: item[0]):
-                # Beyond the shortest list that was cut, keys of other partitions might be missing.
-                if key > complete_to:
-                    break
-                read += 1
-                summary = await partition.read(_summary(key))
-                if summary is None or (status and summary.session.status != status):
-                    continue
-                if len(found) == limit:
-                    return SessionPage(
-                        tuple(item for _, item in found), self._cursors.make(SESSIONS_SUBJECT, found[-1][0])
-                    )
-                found.append((key, summary))
-            if complete_to == end:
-                return SessionPage(tuple(item for _, item in found), "")
-            begin = complete_to + b"\x00"
-            if read >= _LIST_SCAN_ROWS_MAX:
-                return SessionPage(tuple(item for _, item in found), self._cursors.make(SESSIONS_SUBJECT, complete_to))
 
     async def _at_session(self, session_id: str, function: Callable[[Reader], T]) -> T | Refusal:
         if (problem := check_id(session_id, "session_id")) is not None:
@@ -376,7 +337,8 @@ class Store:
     async def status(self) -> StoreStatus:
         """How the store and each of its partitions stand."""
         partitions = await asyncio.gather(*(partition.status() for partition in self._partitions))
-        return StoreStatus(self._version, self._log_kind, tuple(partitions))
+        identity = self.identity
+        return StoreStatus(identity.version, identity.log, identity.store_id, tuple(partitions))
 
     async def start_rebuild(self) -> Refusal | None:
         """Start to rebuild every projection beside the ones that serve; one partition after the other."""
@@ -385,6 +347,16 @@ class Store:
         if self._rebuild is None or self._rebuild.done():
             self._rebuild = asyncio.create_task(self._rebuild_all())
         return None
+
+    @property
+    def store_id(self) -> str:
+        """The random ID that the store got when it was made."""
+        return self.identity.store_id
+
+    @property
+    def created(self) -> bool:
+        """True when this opening made the store."""
+        return self.identity.created
 
     async def rebuilt(self) -> None:
         """Wait for the rebuild that runs, if any."""
@@ -404,20 +376,3 @@ def _bad_limit(limit: int) -> Refusal | None:
     if 1 <= limit <= limits.page_records_max:
         return None
     return invalid(f"limit must be 1 to {limits.page_records_max}, not {limit}")
-
-
-def _scan(begin: bytes, end: bytes, limit: int) -> Callable[[View], list[tuple[bytes, bytes]]]:
-    return lambda view: view.scan(begin, end, limit)
-
-
-def _summary(key: bytes) -> Callable[[View], SessionSummary | None]:
-    """A read of the session that a key of the list names; None for one that is gone."""
-    _, session_id = layout.read_session_list_key(key)
-
-    def read(view: View) -> SessionSummary | None:
-        row = view.session(session_id)
-        if row is None or row.purged:
-            return None
-        return SessionSummary(session_value(session_id, row), row.counts())
-
-    return read

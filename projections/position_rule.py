@@ -79,6 +79,7 @@ class PositionRule:
         self._held: list[LogRecord] = []
         self._held_data: list[bytes] = []
         self._appended_at = 0
+        self._applied_voids = 0
         self.void_records = 0
         self.rewrites_seen = 0
 
@@ -102,7 +103,7 @@ class PositionRule:
         rule._batch_start = applied.batch_start
         rule._batch_end = applied.batch_end
         rule._appended_at = applied.appended_at
-        rule.void_records = applied.void_records
+        rule.void_records = rule._applied_voids = applied.void_records
         return rule
 
     @property
@@ -128,7 +129,7 @@ class PositionRule:
             batch_end=self._batch_end,
             batch_digest=self._digest.digest(),
             appended_at=self._appended_at,
-            void_records=self.void_records,
+            void_records=self._applied_voids,
         )
 
     def feed(self, entries: Iterable[Entry]) -> list[CountedCommand]:
@@ -150,8 +151,9 @@ class PositionRule:
             elif self._held:
                 raise self._broken(entry.offset, "a void record in the middle of a command")
             self._end = entry.offset + 1
-            if not self._held:
-                self._applied = self._end
+            # Not inside a batch that is void as a whole: whoever continues from here must see where it starts.
+            if not self._held and not self._in_void_batch:
+                self._applied, self._applied_voids = self._end, self.void_records
         return commands
 
     def landed(self, records: Sequence[LogRecord], batch: Sequence[bytes]) -> None:
@@ -162,6 +164,7 @@ class PositionRule:
         self._batch_start = records[0].position
         self._batch_end = self._end = self._applied = records[-1].position + 1
         self._appended_at = records[-1].appended_at
+        self._applied_voids = self.void_records
         self._in_void_batch = False
 
     def _complete(self) -> CountedCommand:

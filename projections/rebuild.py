@@ -1,7 +1,7 @@
 """Catching up, rebuilding and verifying: the log folded into a projection, from a log that is handed in.
 
-All three are the same loop – read, position rule, fold, commit – from another start. There is no other way for
-a projection to change but this and the live write, and both go through `apply`.
+All three are the same loop – read, position rule, fold, commit – from another start. The live write folds the same way
+on an overlay and commits that; there is no other way for a projection to change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from projections.rows import Applied
 from projections.view import Changes, Overlay, View
 from schemas.log_record import NO_POSITION
 
-READ_RECORDS_MAX: Final = 2000
+READ_RECORDS_MAX: Final = 250
+"""How many records are folded before others have their turn."""
 
 
 class Source(Protocol):
@@ -87,15 +88,14 @@ async def catch_up(
     until: int | None = None,
     progress: Callable[[int], None] | None = None,
     pause: Callable[[], Awaitable[None]] | None = None,
-    records_max: int = READ_RECORDS_MAX,
 ) -> None:
     """Apply what the log holds after `rule.end`, to its end or up to offset `until`.
 
-    `progress` is told each new end. `pause` is awaited after each `records_max` records, so that others may run: a log
-    that is read from local files never waits by itself.
+    `progress` is told each new end. `pause` is awaited after each `READ_RECORDS_MAX` records, so that others may run: a
+    log that is read from local files never waits by itself.
     """
     while until is None or rule.end < until:
-        entries = await source.read(partition, rule.end, records_max)
+        entries = await source.read(partition, rule.end, READ_RECORDS_MAX)
         if until is not None:
             entries = [entry for entry in entries if entry.offset < until]
         if not entries:
@@ -107,11 +107,19 @@ async def catch_up(
             await pause()
 
 
-async def verify(source: Source, partition: int, live: View, fresh: Store, *, voids_legal: bool) -> Verified:
+async def verify(
+    source: Source,
+    partition: int,
+    live: View,
+    fresh: Store,
+    *,
+    voids_legal: bool,
+    pause: Callable[[], Awaitable[None]] | None = None,
+) -> Verified:
     """Fold the log into `fresh`, up to where `live` has applied it, and compare the two."""
     applied = live.applied()
     rule = PositionRule(partition, voids_legal=voids_legal)
-    await catch_up(source, partition, fresh, rule, until=applied.position)
+    await catch_up(source, partition, fresh, rule, until=applied.position, pause=pause)
     left, right = digest(live), digest(fresh)
     difference = None if left == right else first_difference(live, fresh)
     return Verified(partition, applied.position, left, right, difference)

@@ -2,8 +2,8 @@
 
 Each commit is one `WriteBatch` with the applied position in it, so a projection never holds half a
 command. Its write-ahead log is kept but never synced: what a crash of the machine takes is read
-again from the log. Damage that RocksDB notices, at opening or later, is `ProjectionDamaged`; whoever owns the
-projection throws it away and rebuilds it.
+again from the log. Damage that RocksDB notices, at opening or later, is `ProjectionDamaged`, and a disk that takes
+nothing more `ProjectionUnavailable`; the partition does what that asks for.
 
 Caveats of rocksdict: it raises bare `Exception`, translated here; options count only when passed at
 every opening; a `WriteBatch` is used once; an open iterator keeps the folder locked.
@@ -19,18 +19,16 @@ from typing import Final, TypeVar
 from rocksdict import BlockBasedOptions, Options, Rdict, WriteBatch
 
 from projections import layout
+from projections.errors import ProjectionDamaged, ProjectionUnavailable
 from projections.rows import Applied, RunRow, SessionRow, decode_run, decode_session, encode_row
 from projections.view import Overlay, read_applied
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 _WRITE_BUFFER_BYTES: Final = 8 * 1024 * 1024
 _CACHED_ROWS_MAX: Final = 20_000
 _CHECKED_AT_OPEN_BYTES_MAX: Final = 32 * 1024 * 1024
-
-
-class ProjectionDamaged(Exception):
-    """A projection on disk cannot be trusted; it must be rebuilt from the log."""
 
 
 def options() -> Options:
@@ -82,7 +80,7 @@ class RocksView:
             data = self.get(layout.session_key(session_id))
             if data is None:
                 return None
-            row = decode_session(data)
+            row = self._decoded(decode_session, data)
             _remember(self._sessions, session_id, row)
         return row
 
@@ -93,16 +91,13 @@ class RocksView:
             data = self.get(layout.run_key(run_id))
             if data is None:
                 return None
-            row = decode_run(data)
+            row = self._decoded(decode_run, data)
             _remember(self._runs, run_id, row)
         return row
 
     def applied(self) -> Applied:
         """See `View`."""
-        try:
-            return read_applied(self.get(layout.APPLIED))
-        except ValueError as error:
-            raise ProjectionDamaged(f"{self.path}: the applied row cannot be read") from error
+        return self._decoded(read_applied, self.get(layout.APPLIED))
 
     def commit(self, overlay: Overlay, applied: Applied) -> None:
         """See `Changes`."""
@@ -140,10 +135,23 @@ class RocksView:
         self._guard(self._db.close)
 
     def _guard(self, action: Callable[[], T]) -> T:
+        """Turn what rocksdict raises into what it means; the one place where that is told by its text."""
         try:
             return action()
-        except Exception as error:  # rocksdict raises nothing more precise
-            raise ProjectionDamaged(f"{self.path}: {error}") from error
+        except Exception as error:
+            # rocksdict raises bare Exception; anything more exact is a fault of ours.
+            if type(error) is not Exception:
+                raise
+            status = str(error)
+            damaged = status.startswith(("Corruption", "IO error: No such file", "Invalid argument"))
+            kind = ProjectionDamaged if damaged else ProjectionUnavailable
+            raise kind(f"{self.path}: {status}") from error
+
+    def _decoded(self, decoder: Callable[[D], T], data: D) -> T:
+        try:
+            return decoder(data)
+        except ValueError as error:
+            raise ProjectionDamaged(f"{self.path}: a row cannot be read") from error
 
 
 def destroy(path: Path) -> None:

@@ -1,7 +1,6 @@
 """The commands of the contract: every change that a caller can ask for, as frozen values.
 
-A command is what a caller sends and nothing more: no clock, no randomness, no state. Reads are not
-commands. `contract.md` of each method is the docstring's law.
+A command is what a caller sends and nothing more: no clock, no randomness, no state. Reads are not commands.
 """
 
 from __future__ import annotations

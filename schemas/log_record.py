@@ -4,7 +4,7 @@ An encoded record is the two marker bytes ``C3 01``, the CRC-64-AVRO fingerprint
 (eight bytes, little-endian) and the Avro body. Every schema ever written stays in ``schemas/avro/``;
 a reader finds the writer's by its fingerprint and resolves it to the current one.
 
-`LogRecord` and `Sealed` are msgspec structs and not dataclasses, because one is made for each
+`LogRecord` and `SealedContent` are msgspec structs and not dataclasses, because one is made for each
 record written or read, and a frozen dataclass of this size takes ten times as long to make.
 """
 

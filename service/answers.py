@@ -256,5 +256,6 @@ class StoreAnswer(TypedDict):
 
     version: str
     log: str
+    store_id: str
     ready: bool
     partitions: list[PartitionAnswer]

@@ -12,6 +12,7 @@ import msgspec
 from schemas.refusals import Code, Refused, invalid, refuse
 from service.batch import Batches
 from service.body import Body, Buffers, Disconnected, Receive
+from service.browsers import foreign
 from service.commands import Commands
 from service.metrics import Metrics
 from service.openapi import describe
@@ -72,6 +73,8 @@ class Service:
         try:
             if self._draining:
                 reply = refused(refuse(Code.UNAVAILABLE, "the service is stopping"), close=True)
+            elif (stranger := foreign(scope["headers"])) is not None:
+                reply = refused(stranger)
             elif found is None:
                 reply = refused(invalid("there is nothing at this path"), 404)
             elif route is None:

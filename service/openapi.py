@@ -13,10 +13,11 @@ from service.answers import ProblemAnswer
 from service.problems import STATUS
 from service.routing import Route
 
-_ANY_ROUTE: Final = (Code.INVALID_COMMAND, Code.UNAVAILABLE)
+_ANY_ROUTE: Final = (Code.INVALID_COMMAND, Code.FORBIDDEN, Code.UNAVAILABLE)
 _REF: Final = "#/components/schemas/{model}"
 _TITLES: Final = {
     400: "The body is not JSON text, or holds a key twice, invalid UTF-8 or a lone surrogate",
+    403: "The caller may not do this",
     404: "There is nothing by that ID",
     409: "It conflicts with what is stored",
     410: "The session is purged",

@@ -77,7 +77,12 @@ class Operations:
     async def _ready(self, _call: Call) -> Reply:
         if self._holder.ready():
             return answered({"ready": True})
-        return refused(refuse(Code.UNAVAILABLE, "the store has not yet applied the log it found at start"))
+        store = self._holder.get()
+        if isinstance(store, Refusal):
+            return refused(store)
+        waiting = [each for each in (await store.status()).partitions if each.state != "serving"]
+        told = ", ".join(f"partition {each.partition} is {each.state}" for each in waiting) or "the store is closing"
+        return refused(refuse(Code.UNAVAILABLE, told))
 
     async def _status(self, _call: Call) -> Reply:
         store = self._holder.require()

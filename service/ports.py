@@ -75,7 +75,7 @@ class PartitionState(Protocol):
 
 
 class StoreState(Protocol):
-    """How a store stands: its version, the kind of its log, and its partitions."""
+    """How a store stands: its version, the kind of its log, its random ID, and its partitions."""
 
     @property
     def version(self) -> str:
@@ -85,6 +85,11 @@ class StoreState(Protocol):
     @property
     def log(self) -> str:
         """The kind of its log: `embedded` or `kafka`."""
+        ...
+
+    @property
+    def store_id(self) -> str:
+        """The random ID that it got when it was made."""
         ...
 
     @property

@@ -207,6 +207,7 @@ def store_state(value: StoreState, *, ready: bool) -> StoreAnswer:
     return {
         "version": value.version,
         "log": value.log,
+        "store_id": value.store_id,
         "ready": ready,
         "partitions": [
             {

@@ -15,13 +15,15 @@ import click
 
 from bin.cli import VERSION
 from bin.cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, CliError
+from bin.cli.groups import Group
 from bin.cli.output import note, plain
+from bin.cli.program import program
 
 COMMANDS: Final = ("serve", "status", "sessions", "runs", "rebuild", "verify", "demo")
 """Every command, in the order of the help; each lives in the module `bin.cli.commands.NAME`, as `command`."""
 
 
-class Commands(click.Group):
+class Commands(Group):
     """The top of the tree."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -56,14 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # An ID may hold what this terminal's encoding does not.
             stream.reconfigure(errors="backslashreplace")
     try:
-        status: Any = runstore.main(args=arguments, prog_name="runstore", standalone_mode=False)
+        status: Any = runstore.main(args=arguments, prog_name=program(), standalone_mode=False)
     except CliError as error:
         return _failed(error.message, error.hint, error.status)
     except click.exceptions.NoArgsIsHelpError as error:
         note(error.format_message())
         return EXIT_USAGE
     except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx is not None else "runstore"
+        path = error.ctx.command_path if error.ctx is not None else program()
         message = error.format_message().rstrip(".")
         return _failed(message[:1].lower() + message[1:], f"`{path} --help` tells more", EXIT_USAGE)
     except click.ClickException as error:

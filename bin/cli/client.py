@@ -8,9 +8,13 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from bin.cli.errors import CliError, Problem, UsageError
+from bin.cli.hints import hint
+from bin.cli.program import at_service, serve_at
+from bin.cli.settings import Settings
 from schemas.text import check_id
 
 answer_seconds_max: Final = 60.0
+probe_seconds_max: Final = 1.0
 _PROBLEM: Final = "application/problem+json"
 _OK: Final = 200
 
@@ -28,11 +32,25 @@ def path_of(*parts: str) -> str:
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
+def answers_there(url: str) -> bool:
+    """Whether a Runstore answers at a URL now."""
+    try:
+        status, _, answer = _exchange(url, "GET", "/livez", None, probe_seconds_max)
+        return status == _OK and json.loads(answer) == {"live": True}
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+
+
 class Client:
     """One service. Every method raises `Problem` for a refusal, and `CliError` where no service answers."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, settings: Settings) -> None:
+        self.url = settings.service_url
+        self._settings = settings
+
+    def printed(self, *words: str) -> str:
+        """A command for this service as people can paste it."""
+        return at_service(self._settings, self.url, *words)
 
     def get(self, *parts: str, **query: str) -> dict[str, Any]:
         """Read a view; empty query parameters are left out."""
@@ -48,17 +66,22 @@ class Client:
         return self._ask("POST", path_of(*parts), json.dumps(arguments).encode())
 
     def _ask(self, verb: str, path: str, body: bytes | None) -> dict[str, Any]:
+        reading = verb == "GET"
         try:
-            status, kind, answer = self._exchange(verb, path, body)
+            status, kind, answer = _exchange(self.url, verb, path, body, answer_seconds_max)
         except TimeoutError:
+            unknown = "" if reading else "whether it did what was asked is not known; "
             raise CliError(
                 f"the service at {self.url} has not answered for {answer_seconds_max:.0f} s",
-                "whether it did what was asked is not known; `runstore status` shows how the store stands",
+                f"{unknown}`{self.printed('status')}` shows how the store stands",
             ) from None
         except (OSError, http.client.HTTPException) as error:
+            start = serve_at(self.url)
             raise CliError(
                 f"no service answers at {self.url} ({_why(error)})",
-                "start one with `runstore serve`, or name the running one with --url",
+                f"start one with `{start}`, or name the running one with --url"
+                if start
+                else "name the running service with --url",
             ) from None
         try:
             told = json.loads(answer)
@@ -67,21 +90,27 @@ class Client:
         if isinstance(told, dict) and status == _OK:
             return told
         if isinstance(told, dict) and kind == _PROBLEM and isinstance(told.get("code"), str):
-            raise Problem(told["code"], str(told.get("detail", "")))
+            raise self._problem(told, reading=reading)
         raise CliError(f"what answers at {self.url} is no Runstore (HTTP {status})", "name the service with --url")
 
-    def _exchange(self, verb: str, path: str, body: bytes | None) -> tuple[int, str, bytes]:
-        parts = urlsplit(self.url)
-        maker = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        assert parts.hostname, "the settings checked the URL"
-        connection = maker(parts.hostname, parts.port, timeout=answer_seconds_max)
-        try:
-            headers = {"Content-Type": "application/json"} if body is not None else {}
-            connection.request(verb, parts.path + path, body, headers)
-            answer = connection.getresponse()
-            return answer.status, answer.headers.get_content_type(), answer.read()
-        finally:
-            connection.close()
+    def _problem(self, told: dict[str, Any], *, reading: bool) -> Problem:
+        code, detail, ids = told["code"], str(told.get("detail", "")), told.get("ids")
+        known = {name: str(value) for name, value in ids.items()} if isinstance(ids, dict) else {}
+        return Problem(code, detail, hint(code, detail, known, self.printed, reading=reading))
+
+
+def _exchange(url: str, verb: str, path: str, body: bytes | None, seconds: float) -> tuple[int, str, bytes]:
+    parts = urlsplit(url)
+    maker = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    assert parts.hostname, "the settings checked the URL"
+    connection = maker(parts.hostname, parts.port, timeout=seconds)
+    try:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        connection.request(verb, parts.path + path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers.get_content_type(), answer.read()
+    finally:
+        connection.close()
 
 
 def _why(error: Exception) -> str:

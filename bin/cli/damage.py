@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from engine.logs.interface import LogCorrupt, LogUnavailable
 from projections import layout
 from projections.digest import Difference
+from projections.errors import ProjectionError
 from projections.fold import FoldError
 from projections.position_rule import HistoryBroken
-from projections.rocks import ProjectionDamaged
 
-DAMAGE: Final = (LogCorrupt, LogUnavailable, HistoryBroken, FoldError, ProjectionDamaged)
+DAMAGE: Final = (LogCorrupt, LogUnavailable, HistoryBroken, FoldError, ProjectionError)
 """What reading a damaged log or projection raises."""
 
 _NAMED: Final = {layout.SESSION: "session", layout.RUN: "run", layout.RESERVED: "reserved run ID"}
@@ -34,6 +35,11 @@ def told(error: BaseException) -> str:
     position = getattr(error, "position", None)
     message = str(error)
     return message if position is None or str(position) in message else f"position {position}: {message}"
+
+
+def without_place(partition: int, message: str) -> str:
+    """A message without the words that only repeat which partition it is of, for where that has been said."""
+    return re.sub(rf"^(?:partition {partition}(?: is [a-z]+)?: )+", "", message)
 
 
 def table_of(difference: Difference) -> str:

@@ -36,22 +36,7 @@ class UsageError(CliError):
 class Problem(CliError):
     """A refusal of the service: its code, and its detail."""
 
-    def __init__(self, code: str, detail: str) -> None:
-        super().__init__(f"{code}: {detail}", HINTS.get(code, ""))
+    def __init__(self, code: str, detail: str, hint: str) -> None:
+        super().__init__(f"{code}: {detail}", hint)
         self.code = code
         self.detail = detail
-
-
-HINTS: Final = {
-    "session_not_found": "`runstore sessions list` shows the sessions that there are",
-    "session_ended": "an ended session takes no new work; use another session ID",
-    "session_purged": "a purged session is gone for good; use another session ID",
-    "session_active": "end it first: `runstore sessions end ID`",
-    "session_has_active_runs": "`runstore runs list ID --status running` shows them; they must finish or be canceled",
-    "run_not_found": "`runstore runs list SESSION` shows the runs of a session",
-    "run_conflict": "a run ID is taken for ever; use another one",
-    "record_conflict": "this event key holds another record already; nothing was changed",
-    "invalid_cursor": "a cursor only goes on with the listing that gave it; begin without one",
-    "unavailable": "nothing is known of the outcome; repeat it, it is safe, or look at `runstore status`",
-}
-"""What to do next, by the code of a refusal."""

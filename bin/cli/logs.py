@@ -51,6 +51,12 @@ def configure(level: str) -> None:
     logging.raiseExceptions = False
 
 
+def silence(*names: str) -> None:
+    """Let these loggers write only of errors that nobody foresaw, where a command tells the rest in its answer."""
+    for name in names:
+        logging.getLogger(name).addFilter(_is_unforeseen)
+
+
 def milliseconds_since(begun: float) -> str:
     """How long ago a moment of `time.monotonic` was."""
     return f"{(time.monotonic() - begun) * 1000:.0f} ms"
@@ -59,6 +65,10 @@ def milliseconds_since(begun: float) -> str:
 def seconds_since(begun: float) -> str:
     """The same for what takes longer."""
     return f"{time.monotonic() - begun:.1f} s"
+
+
+def _is_unforeseen(record: logging.LogRecord) -> bool:
+    return record.exc_info is not None
 
 
 def _told(error: BaseException) -> dict[str, str]:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from bin.cli.errors import CliError, UsageError
+from bin.cli.folder import check_folder
 from bin.cli.settings import Settings
+from engine.data_folder import FolderInUse, OpeningError
 from engine.environment import SystemEnvironment
 from engine.keys import KeyStoreError, MasterKeyError
 from engine.logs.files import LogLocked
 from engine.logs.interface import LogCorrupt, LogError
-from engine.opening import OpeningError, StoreSettings, open_store
+from engine.opening import StoreSettings, open_store
 from engine.pending import QueueLimits
 from engine.store import Store
-from projections.rocks import ProjectionDamaged
+from projections.errors import ProjectionError
 
-OPENING_ERRORS = (OpeningError, MasterKeyError, KeyStoreError, LogError, ProjectionDamaged, OSError)
+OPENING_ERRORS = (OpeningError, MasterKeyError, KeyStoreError, LogError, ProjectionError, OSError)
 """What opening a store can raise; `explained` says what each means."""
 
 
@@ -26,7 +26,7 @@ def explained(error: Exception) -> CliError:
     """An error of `OPENING_ERRORS` as the command line tells it: damage is status 1, everything else 2."""
     if isinstance(error, LogCorrupt):
         return CliError(f"the log is damaged: {error}")
-    if isinstance(error, (KeyStoreError, ProjectionDamaged)):
+    if isinstance(error, (KeyStoreError, ProjectionError)):
         return CliError(f"the store cannot be opened: {error}")
     if isinstance(error, (OpeningError, MasterKeyError, LogLocked)):
         return UsageError(str(error))
@@ -47,24 +47,18 @@ def store_settings(settings: Settings, *, create: bool) -> StoreSettings:
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Store]:
-    """The store in the folder, for work on it without a service. Raises `CliError` where it does not open."""
+    """The store in the folder, for work on it without a service.
+
+    Raises `FolderInUse` where a process has it open, and `CliError` where it does not open for another reason.
+    """
+    check_folder(settings, create=False)
     try:
         store = await open_store(store_settings(settings, create=False), SystemEnvironment())
+    except FolderInUse:
+        raise
     except OPENING_ERRORS as error:
         raise explained(error) from error
     try:
         yield store
     finally:
         await store.close()
-
-
-def in_use(data_dir: Path) -> bool:
-    """Whether a process has the store in this folder open now."""
-    try:
-        with (data_dir / "LOCK").open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from bin.cli.settings import CONFIG_FILE, SETTINGS, load_settings
+from bin.cli.output import note, plain
+from bin.cli.program import PROGRAM_VARIABLE
+from bin.cli.settings import CONFIG_FILE, CONFIG_VARIABLE, SETTINGS, VARIABLE_PREFIX, load_settings
 
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
+_VARIABLES: Final = (*(setting.variable for setting in SETTINGS), CONFIG_VARIABLE)
+_OTHER_VARIABLES: Final = frozenset(
+    {PROGRAM_VARIABLE, "RUNSTORE_VENV", "RUNSTORE_VENV_DEV", "RUNSTORE_VENV_BENCH", "RUNSTORE_FAILPOINT"}
+)
+"""Those that scripts and tests read, and that are no settings."""
+_ALIKE: Final = 0.6
 
 Command = Callable[..., int | None]
 """A command: takes its parameters, and returns its exit status (None: 0)."""
@@ -24,6 +33,8 @@ def with_settings(*names: str) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def settled(**parameters: Any) -> int | None:
+            for warning in unknown_variables(os.environ):
+                note(f"{click.style('runstore:', fg='yellow')} {plain(warning)}")
             flags = {name: parameters.pop(name) for name in names}
             config = parameters.pop("config")
             settings = load_settings(flags, os.environ, Path.cwd(), Path(config) if config is not None else None)
@@ -44,3 +55,21 @@ def with_settings(*names: str) -> Callable[[Command], Command]:
 def json_option(command: Command) -> Command:
     """Give a command the flag `--json`, as its parameter `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def unknown_variables(names: Iterable[str]) -> list[str]:
+    """A warning for each variable that looks like a setting and is none, with the one that may be meant."""
+    warnings = []
+    for name in sorted(names):
+        if name.startswith(VARIABLE_PREFIX) and name not in _VARIABLES and name not in _OTHER_VARIABLES:
+            nearest = _nearest(name)
+            meant = f"did you mean {nearest}?" if nearest else "docs/cli.md lists those that there are"
+            warnings.append(f"warning: there is no setting {name}, so it counts for nothing; {meant}")
+    return warnings
+
+
+def _nearest(name: str) -> str:
+    """The known variable most like a name, by what follows the prefix that they share."""
+    rest = [each.removeprefix(VARIABLE_PREFIX) for each in _VARIABLES]
+    found = get_close_matches(name.removeprefix(VARIABLE_PREFIX).upper(), rest, n=1, cutoff=_ALIKE)
+    return VARIABLE_PREFIX + found[0] if found else ""

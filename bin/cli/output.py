@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TextIO
 from unicodedata import combining, east_asian_width
 
@@ -25,6 +26,9 @@ STATUS_COLORS: Final = {
     "stopped": "red",
 }
 _BAR_CHARS: Final = 30
+_WIDTH_CHARS: Final = 100
+_CELL_CHARS_MIN: Final = 8
+_LINE_CHARS_MIN: Final = 20
 _KIB: Final = 1024
 
 
@@ -33,6 +37,25 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def terminal_width() -> int:
+    """How many columns there are to write in; 100 where no terminal tells, nor `COLUMNS`."""
+    return shutil.get_terminal_size((_WIDTH_CHARS, 0)).columns
+
+
+def wrapped(text: str, indent: str = "") -> Iterator[str]:
+    """The text in lines that fit, each after the indent: nothing is left out, breaks are after spaces or commas."""
+    room = max(_LINE_CHARS_MIN, terminal_width() - len(indent))
+    for line in text.split("\n"):
+        rest = plain(line.removesuffix("\r").expandtabs(4))
+        while _width(rest) > room:
+            end = _fitting(rest, room)
+            gap = max(rest.rfind(char, room // 2, end) for char in " ,")
+            cut = gap + 1 if gap > 0 else end
+            yield indent + rest[:cut]
+            rest = rest[cut:]
+        yield indent + rest
 
 
 def short_time(text: str) -> str:
@@ -80,10 +103,24 @@ def print_json(value: Any) -> None:
     say(json.dumps(value, indent=2, ensure_ascii=not unicode))
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[str] = ()) -> None:
-    """Print rows under headers; `numbers` are columns set to the right. Cells are escaped; statuses get a color."""
+def print_table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[str] = (), *, narrow: str = ""
+) -> None:
+    """Print rows under headers; `numbers` are columns set to the right. Cells are escaped; statuses get a color.
+
+    Where the table is wider than the terminal, of the column `narrow` only the ends of its cells are shown; and where
+    even that would not help, it is left out.
+    """
     shown = [[plain(cell) for cell in row] for row in rows]
-    widths = [max(map(_width, column)) for column in zip(headers, *shown, strict=True)]
+    widths = _widths(headers, shown)
+    excess = sum(widths) + 2 * len(widths) - 2 - terminal_width()
+    if narrow in headers and excess > 0:
+        at = list(headers).index(narrow)
+        room = widths[at] - excess
+        kept = slice(at, at) if room < max(len(narrow), _CELL_CHARS_MIN) else slice(at, at + 1)
+        headers = [*headers[:at], *headers[kept], *headers[at + 1 :]]
+        shown = [[*row[:at], *(_end_of(cell, room) for cell in row[kept]), *row[at + 1 :]] for row in shown]
+        widths = _widths(headers, shown)
     right = [header in set(numbers) for header in headers]
     say(click.style(_line(headers, widths, right), bold=True))
     for row in shown:
@@ -135,6 +172,10 @@ class Progress:
             self._drawn = ""
 
 
+def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(_width, column)) for column in zip(headers, *rows, strict=True)]
+
+
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
     padded = [
         " " * (width - _width(cell)) + cell if to_right else cell + " " * (width - _width(cell))
@@ -147,6 +188,25 @@ def _width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _fitting(text: str, room: int) -> int:
+    """How many characters of a text fit."""
+    if text.isascii():
+        return room
+    taken = 0
+    for index, char in enumerate(text):
+        taken += _width(char)
+        if taken > room:
+            return index
+    return len(text)
+
+
+def _end_of(text: str, room: int) -> str:
+    """A text, or as much of its end as fits."""
+    if _width(text) <= room:
+        return text
+    return "…" + text[len(text) - _fitting(text[::-1], room - 1) :]
 
 
 def _color(stream: TextIO) -> bool | None:

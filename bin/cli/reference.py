@@ -1,6 +1,6 @@
 """The reference of the command line, `docs/cli.md`, made of what every command says with `--help`.
 
-Write it anew with `python -m bin.cli.reference`; a test compares it.
+Write it anew from the root of the tree, with `.venv/bin/python -m bin.cli.reference`; a test compares it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _WIDTH_CHARS: Final = 100
 _HEAD: Final = f"""\
 # The command line
 
-`bin/runstore` from the tree, `runstore` wherever it is on the path. This page is made from `--help` by
-`python -m bin.cli.reference`.
+`bin/runstore` from the tree, `runstore` wherever it is on the path. This page is made from `--help`: after a first
+`bin/runstore`, `.venv/bin/python -m bin.cli.reference` in the root of the tree writes it anew.
 
 | exit status | means |
 |---|---|
@@ -35,7 +35,8 @@ Answers go to stdout; errors, notes and progress to stderr. `NO_COLOR` turns col
 
 From flags, then variables of the environment, then `{CONFIG_FILE}` in the current folder (or the file that `--config`
 or `{CONFIG_VARIABLE}` names): the first that has one wins. An empty variable counts as not set. Paths in the file start
-from the file's folder. A setting that there is not, or a value that cannot be, ends the command with status 2.
+from the file's folder. A value that cannot be, and a setting that there is not, in the file or as a flag, end the
+command with status 2; a `RUNSTORE_…` variable that is no setting is warned of, and counts for nothing.
 
 | `{CONFIG_FILE}` | flag | variable | default | |
 |---|---|---|---|---|

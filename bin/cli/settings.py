@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -20,6 +20,8 @@ from bin.cli.errors import UsageError
 CONFIG_FILE: Final = "runstore.toml"
 VARIABLE_PREFIX: Final = "RUNSTORE_"
 CONFIG_VARIABLE: Final = "RUNSTORE_CONFIG"
+DATA_DIR_DEFAULT: Final = "./runstore-data"
+LISTEN_DEFAULT: Final = "127.0.0.1:8420"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 PARTITIONS_MAX: Final = 1024
 QUEUE_COMMANDS_MAX: Final = 1_000_000
@@ -38,15 +40,22 @@ class Address:
     port: int
 
     @property
+    def text(self) -> str:
+        """Its form as a setting."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
     def url(self) -> str:
         """The URL at which a service that listens here is reached."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"http://{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting, checked. `partitions` None: as the store was made, 8 for a new one. `url` empty: from `listen`."""
+    """Every setting, checked. `partitions` None: as the store was made, 8 for a new one. `url` empty: from `listen`.
+
+    `folder` is where the command was given; `flagged` names the settings that flags gave, `config` among them.
+    """
 
     data_dir: Path
     listen: Address
@@ -57,6 +66,8 @@ class Settings:
     log_level: str
     queue_commands_max: int
     queue_bytes_max: int
+    folder: Path
+    flagged: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def service_url(self) -> str:
@@ -104,6 +115,7 @@ def load_settings(
 
     Raises `UsageError`, in one line that names the value's source.
     """
+    flagged = frozenset(name for name, value in {**flags, "config": config}.items() if value is not None)
     if config is None and environment.get(CONFIG_VARIABLE):
         config = Path(environment[CONFIG_VARIABLE])
     path = folder / (config or CONFIG_FILE)
@@ -123,7 +135,7 @@ def load_settings(
             values[setting.name] = (
                 setting.read(setting.default, folder) if setting.default else _NO_DEFAULT[setting.name]
             )
-    return Settings(**values)
+    return Settings(**values, folder=folder, flagged=flagged)
 
 
 def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
@@ -218,11 +230,11 @@ def _number(lowest: int, highest: int) -> Callable[[str, Path], int]:
 _NO_DEFAULT: Final[Mapping[str, Any]] = {"partitions": None, "master_key_file": None, "url": ""}
 
 SETTINGS: Final = (
-    Setting("data_dir", "path", "./runstore-data", "The folder that holds the store.", "FOLDER", _text_path),
+    Setting("data_dir", "path", DATA_DIR_DEFAULT, "The folder that holds the store.", "FOLDER", _text_path),
     Setting(
         "listen",
         "text",
-        "127.0.0.1:8420",
+        LISTEN_DEFAULT,
         "Where the service listens: a loopback address and a port, 0 for any free one.",
         "HOST:PORT",
         _text_address,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine.decide.state import Draft, Elsewhere, Opened, State
+from projections.queries import live_run, session_is_purged
 from projections.rows import RunRow
-from schemas.log_record import Kind, SealedContent, record_id
+from schemas.log_record import NO_POSITION, Kind, SealedContent, record_id
 from schemas.refusals import Code, Refusal, refuse
-from schemas.values import AppendResult, NewRecord, SessionStatus
+from schemas.values import REASON_SESSION_ENDED, AppendResult, NewRecord, SessionStatus
 
 
 def record_draft(
@@ -54,23 +57,9 @@ def result(state: State, position: int, session_id: str, *, inserted: bool) -> A
     )
 
 
-def live_run(state: State, run_id: str) -> RunRow | None:
-    """A run that lives here and whose session has not been purged."""
-    row = state.run(run_id)
-    if row is None or not row.session_id:
-        return row
-    session = state.session(row.session_id)
-    return None if session is None or session.purged else row
-
-
-def session_is_purged(state: State, session_id: str, elsewhere: Elsewhere) -> bool:
+def names_purged_session(state: State, session_id: str, elsewhere: Elsewhere) -> bool:
     """True when the session that a command names has been purged, wherever its home is."""
-    if not session_id:
-        return False
-    if elsewhere.session_purged:
-        return True
-    row = state.session(session_id)
-    return row is not None and row.purged
+    return bool(session_id) and (elsewhere.session_purged or session_is_purged(state, session_id))
 
 
 def purged_refusal(session_id: str, run_id: str = "") -> Refusal:
@@ -83,6 +72,13 @@ def purged_refusal(session_id: str, run_id: str = "") -> Refusal:
     )
 
 
+def cancellation_reason(row: RunRow, opened: Callable[[int], Opened]) -> str:
+    """The reason in a run's metadata: the first requested one, `session_ended` for a stopped start, else empty."""
+    if row.intent != NO_POSITION:
+        return opened(row.intent).private.reason
+    return REASON_SESSION_ENDED if row.stopped_at_start else ""
+
+
 def run_not_found(run_id: str) -> Refusal:
     """The refusal of a command on a run that is not there."""
     return refuse(Code.RUN_NOT_FOUND, f"there is no run {run_id!r}", run_id=run_id)
@@ -90,7 +86,7 @@ def run_not_found(run_id: str) -> Refusal:
 
 def existing_run(state: State, record: NewRecord, elsewhere: Elsewhere) -> RunRow | Refusal:
     """The run that a record belongs to, after the checks that every command on an existing run starts with."""
-    if session_is_purged(state, record.session_id, elsewhere):
+    if names_purged_session(state, record.session_id, elsewhere):
         return purged_refusal(record.session_id, record.run_id)
     row = live_run(state, record.run_id)
     if row is None:

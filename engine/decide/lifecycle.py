@@ -6,7 +6,14 @@ another record, status, and last whether a terminal record's labels and reason a
 
 from __future__ import annotations
 
-from engine.decide.common import compare_carrier, existing_run, record_conflict, record_draft, result
+from engine.decide.common import (
+    cancellation_reason,
+    compare_carrier,
+    existing_run,
+    record_conflict,
+    record_draft,
+    result,
+)
 from engine.decide.records import run_not_active
 from engine.decide.state import Decided, Draft, Elsewhere, State
 from projections.rows import RunRow
@@ -22,7 +29,6 @@ from schemas.payloads import RunCompletedPayload, parse_lifecycle
 from schemas.refusals import Code, Refusal, invalid, refuse
 from schemas.values import (
     REASON_ENGINE_CANCELED,
-    REASON_SESSION_ENDED,
     Checkpoint,
     NewRecord,
     RepairOutcome,
@@ -34,20 +40,13 @@ Suspension = RecordSuspension | RepairSuspension
 Terminal = RecordTerminal | RepairTerminal
 
 
-def cancellation_reason(state: State, row: RunRow) -> str:
-    """The reason in a run's metadata: the first requested one, `session_ended` for a stopped start, else empty."""
-    if row.intent != NO_POSITION:
-        return state.opened(row.intent).private.reason
-    return REASON_SESSION_ENDED if row.stopped_at_start else ""
-
-
 def record_cancellation(state: State, command: RecordCancellation, elsewhere: Elsewhere) -> Decided | Refusal:
     """Store the first reason and its record together; the run stays running."""
     record = command.record
     row = existing_run(state, record, elsewhere)
     if isinstance(row, Refusal):
         return row
-    stored_reason = cancellation_reason(state, row)
+    stored_reason = cancellation_reason(row, state.opened)
     if stored_reason and stored_reason != command.reason:
         return refuse(
             Code.RUN_CANCELLATION_CONFLICT,
@@ -154,7 +153,7 @@ def _matches_run(state: State, record: NewRecord, row: RunRow) -> Refusal | None
         )
     if payload.status is not RunStatus.CANCELED:
         return None
-    if payload.reason != (cancellation_reason(state, row) or REASON_ENGINE_CANCELED):
+    if payload.reason != (cancellation_reason(row, state.opened) or REASON_ENGINE_CANCELED):
         return invalid(
             f"record.payload's reason is not the cancellation reason of run {record.run_id!r}, "
             f"nor {REASON_ENGINE_CANCELED!r} where none is stored",

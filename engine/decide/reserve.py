@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.decide.state import Decided, Draft, State
+from engine.decide.state import Decided, Draft, Reserved, State
 from schemas.log_record import Kind
 from schemas.refusals import Code, Refusal, refuse
-from schemas.values import Purged
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +21,12 @@ class ReserveRun:
     session_id: str = ""
 
 
-RESERVED = Purged()
-"""The answer of a reservation carries nothing; its being an answer is what counts."""
-
-
 def reserve_run(state: State, command: ReserveRun) -> Decided | Refusal:
     """Reserve; again by the same home is a retry, by another it is `run_conflict`."""
     run_id = command.run_id
     home = state.partition if state.run(run_id) is not None else state.reserved_home(run_id)
     if home == command.home:
-        return Decided(RESERVED)
+        return Decided(Reserved())
     if home is not None:
         return refuse(
             Code.RUN_CONFLICT,
@@ -40,4 +35,4 @@ def reserve_run(state: State, command: ReserveRun) -> Decided | Refusal:
             session_id=command.session_id,
         )
     draft = Draft(kind=Kind.RUN_RESERVED, run_id=run_id, session_id=command.session_id, home=command.home)
-    return Decided(RESERVED, (draft,))
+    return Decided(Reserved(), (draft,))

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from engine.decide.common import (
     compare_carrier,
-    live_run,
+    names_purged_session,
     owner_mismatch,
     purged_refusal,
     record_conflict,
     record_draft,
     result,
     run_not_found,
-    session_is_purged,
 )
 from engine.decide.sessions import session_not_found, tree_owner
 from engine.decide.state import Decided, Draft, Elsewhere, Needs, Prepared, RunElsewhere, State
+from projections.queries import live_run
 from projections.rows import RunRow, SessionRow
 from schemas.commands import Start, StartChildRun, StartOneShotChildRun, StartOneShotRun, StartRootRun
 from schemas.log_record import SealedContent
@@ -41,7 +41,7 @@ def decide_start(state: State, command: Start, elsewhere: Elsewhere, prepared: P
     run = command.run
     link = command.parent_linked if isinstance(command, (StartChildRun, StartOneShotChildRun)) else None
     canceled = command.canceled if isinstance(command, (StartRootRun, StartChildRun)) else None
-    if session_is_purged(state, run.session_id, elsewhere):
+    if names_purged_session(state, run.session_id, elsewhere):
         return purged_refusal(run.session_id, run.run_id)
     taken = _same_id(state, command.started, run, link, canceled, elsewhere)
     if taken is not None:

@@ -105,6 +105,11 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
+class Reserved:
+    """The answer to the store's own command that a run ID is now bound to its home."""
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A log record that a decision wants, before it has a position, a time and a seal."""
 
@@ -127,5 +132,5 @@ class Draft:
 class Decided:
     """An answer and what it writes, in order; nothing for a retry."""
 
-    answer: Answer
+    answer: Answer | Reserved
     drafts: tuple[Draft, ...] = ()

@@ -149,14 +149,14 @@ class Database:
 
     def sync(self) -> None:
         """Make durable what was written before this call. Releases the GIL."""
-        with self._writing:
-            written = self._written()
         with translated(self._folder):
+            with self._writing:
+                written = self._written()
             self._default.flush_wal(sync=True)
-        self._marker.store(written)
-        self._syncs += 1
-        if self._syncs % _syncs_per_marker_sync == 0:
-            self._marker.sync()
+            self._marker.store(written)
+            self._syncs += 1
+            if self._syncs % _syncs_per_marker_sync == 0:
+                self._marker.sync()
 
     def pending(self) -> frozenset[int]:
         """Return the sequences that were deleted and whose bytes may remain."""
@@ -168,8 +168,8 @@ class Database:
 
         A sequence has no row when its erasure was interrupted by the end of a process.
         """
-        old_logs = frozenset(self._files(".log"))
         with translated(self._folder):
+            old_logs = frozenset(self._files(".log"))
             # The tombstones come into a table of their own: beside new keys they would reach from the purged
             # key to the newest, and the compaction with them.
             self._keys.flush()
@@ -207,14 +207,15 @@ class Database:
 
     def leftovers(self, old_logs: frozenset[str]) -> frozenset[str]:
         """Return the files that are given up and not removed yet: of `old_logs`, and of all tables."""
-        tables = set(self._files(".sst"))
         with translated(self._folder):
+            tables = set(self._files(".sst"))
             live = {str(table["name"]).lstrip("/") for table in self._default.live_files()}
-        return frozenset(tables - live) | old_logs.intersection(self._files(".log"))
+            return frozenset(tables - live) | old_logs.intersection(self._files(".log"))
 
     def settle(self, sequences: Sequence[int]) -> None:
         """Make the removal of files durable, and mark these sequences as pending no more."""
-        sync_folder(self._path)
+        with translated(self._folder):
+            sync_folder(self._path)
         batch = WriteBatch(raw_mode=True)
         for sequence in sequences:
             batch.delete(b"p" + sequence.to_bytes(8))

@@ -39,6 +39,8 @@ def translated(folder: Path) -> Iterator[None]:
     """Turn what rocksdict raises into `KeyStoreError`, which names the folder."""
     try:
         yield
+    except OSError as error:
+        raise KeyStoreError(folder, f"cannot be read or written: {error.strerror or error}") from error
     except DbClosedError as error:
         raise KeyStoreError(folder, "closed") from error
     except Exception as error:

@@ -217,7 +217,8 @@ class EmbeddedLog:
         # Shielded, for a `close` cancels this task, and the files must be released all the same.
         await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._sync_thread, failed.close))
         wait = reopen_wait_seconds_first
-        while (files := self._open_again()) is None:
+        loop = asyncio.get_running_loop()
+        while (files := await loop.run_in_executor(self._sync_thread, self._open_again)) is None:
             await self._environment.sleep(wait)
             wait = min(2 * wait, reopen_wait_seconds_max)
         self._files, self._ends = files, files.ends_at_opening

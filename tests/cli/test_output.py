@@ -30,6 +30,33 @@ def test_a_table_is_aligned_by_what_is_seen(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (28, ["a    event key      size", "one  s%2Frun-1/12      3", "two  runtime/start     4"]),
+        (21, ["a    event key   size", "one  …un-1/12       3", "two  …e/start       4"]),
+        (18, ["a    size", "one     3", "two     4"]),
+    ],
+)
+def test_a_table_that_is_too_wide_gives_up_one_column(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int, told: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rows = [("one", "s%2Frun-1/12", "3"), ("two", "runtime/start", "4")]
+    output.print_table(("a", "event key", "size"), rows, numbers=("size",), narrow="event key")
+    assert capsys.readouterr().out.splitlines() == told
+
+
+def test_wrapped_text_is_whole_and_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "24")
+    for text in ('{"a": [1,2,3], "long": "' + "x" * 50 + '"}', "日本語 " * 9, "", "a b\x1bc"):
+        lines = list(output.wrapped(text, "    "))
+        assert "".join(line.removeprefix("    ") for line in lines) == output.plain(text)
+        assert all(output._width(line) <= 24 and line.startswith("    ") for line in lines)
+    assert list(output.wrapped("one, two, three, four, five")) == ["one, two, three, four, ", "five"]
+    assert list(output.wrapped("{\r\n\t1\r\n}")) == ["{", "    1", "}"]
+
+
 def test_facts_without_a_value_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_facts([("run", "r"), ("parent", ""), ("labels", "k=\x1b")])
     assert capsys.readouterr().out == "run     r\nlabels  k=\\x1b\n"

@@ -17,7 +17,7 @@ ALL = list(documented(*root()))
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert REFERENCE.read_text(encoding="utf-8") == reference(), "run `python -m bin.cli.reference`"
+    assert REFERENCE.read_text(encoding="utf-8") == reference(), "run `.venv/bin/python -m bin.cli.reference`"
 
 
 def test_every_command_is_in_the_tree() -> None:

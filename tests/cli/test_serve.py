@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -29,31 +30,37 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def busy_port() -> Iterator[int]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        taken.listen()
         port: int = taken.getsockname()[1]
         yield port
 
 
-def refused(done: Done, told: str) -> None:
-    """One line on stderr, nothing on stdout, exit status 2."""
+def refused(done: Done, told: str, hint: str = "") -> None:
+    """One line on stderr, and the hint where there is one; nothing on stdout, exit status 2."""
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith("runstore: ")
-    assert told in done.err
-    assert done.err.count("\n") == 1, done.err
+    first, *rest = done.err.splitlines()
+    assert told in first
+    assert len(rest) == bool(hint), done.err
+    assert not hint or (rest[0].startswith("  next: ") and hint in rest[0])
 
 
-def test_the_first_start_tells_where_all_is_and_the_second_less(tmp_path: Path) -> None:
-    with serving(tmp_path) as service:
+def test_the_first_start_says_loudly_that_the_store_is_new_and_the_second_that_it_was_there(tmp_path: Path) -> None:
+    with serving(tmp_path, "--log-level", "warning") as service:
         done = service.stop(signal.SIGINT)
     assert done.status == 0
-    assert done.out.startswith(f"runstore serving on {service.url}\n")
-    assert f"data        {tmp_path}/runstore-data\n" in done.out
-    assert f"master key  {tmp_path}/runstore-data/master.key\n" in done.out
+    assert done.out.startswith(
+        f"runstore serving on {service.url}\n  made a NEW store in {tmp_path}/runstore-data\n"
+        f"  master key  {tmp_path}/runstore-data/master.key\n"
+    )
     assert "keep a copy" in done.out
+    assert f"\n  next        `runstore demo --url {service.url}` in another terminal" in done.out
+    (line,) = done.err.splitlines()
+    assert f'level=warning logger=runstore.serve message="made a NEW store in {tmp_path}/runstore-data in ' in line
     with serving(tmp_path) as service:
         done = service.stop(signal.SIGTERM)
-    told = f"runstore serving on {service.url}\n  data        {tmp_path}/runstore-data\n"
+    told = f"runstore serving on {service.url}\n  opened the store in {tmp_path}/runstore-data\n"
     assert (done.status, done.out) == (0, told)
+    assert "opened the store in" in done.err
     for line in done.err.splitlines():
         assert re.match(r"time=\S+ level=info logger=runstore\.serve message=", line), line
 
@@ -66,9 +73,9 @@ def test_the_log_level_is_obeyed(made: Path) -> None:
 
 def test_a_port_in_use(tmp_path: Path, busy_port: int) -> None:
     address = f"127.0.0.1:{busy_port}"
-    refused(
-        runstore(tmp_path, "serve", "--listen", address), f"cannot listen on http://{address}: address already in use"
-    )
+    done = runstore(tmp_path, "serve", "--listen", address)
+    told = f"cannot listen on http://{address}: address already in use"
+    refused(done, told, "something that is no Runstore listens there; choose another with --listen")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -83,8 +90,11 @@ def test_a_log_on_kafka_is_not_in_this_version(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_another_process_has_open(tmp_path: Path) -> None:
-    with serving(tmp_path):
+    with serving(tmp_path) as service:
         refused(runstore(tmp_path, "serve", "--listen", "127.0.0.1:0"), "is in use by another process")
+        done = runstore(tmp_path, "serve", "--listen", service.url.removeprefix("http://"))
+        there = f"a Runstore answers there already: `runstore status --url {service.url}` shows it; or choose another"
+        refused(done, "address already in use", there)
 
 
 def test_another_master_key(made: Path, tmp_path: Path) -> None:
@@ -119,6 +129,35 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = runstore(tmp_path, "serve", "--listen", "127.0.0.1:0", "--data-dir", "file/below")
     refused(done, f"the data folder {tmp_path}/file/below cannot be written")
+
+
+def test_a_file_is_no_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for command in (["serve", "--listen", "127.0.0.1:0"], ["verify"]):
+        done = runstore(tmp_path, *command, RUNSTORE_DATA_DIR="file")
+        refused(done, f"{tmp_path}/file is a file, not a folder", "choose another --data-dir")
+
+
+def test_a_folder_that_has_lost_its_store_json_is_refused_alike_by_all(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "runstore-data", tmp_path / "runstore-data")
+    (tmp_path / "runstore-data" / "store.json").unlink()
+    told = {
+        runstore(tmp_path, *command).err for command in (["serve", "--listen", "127.0.0.1:0"], ["verify"], ["rebuild"])
+    }
+    (message,) = told
+    assert message == (
+        f"runstore: {tmp_path}/runstore-data holds a store's log or keys but no store.json, without which they cannot "
+        "be used\n  next: put that file back, or choose another --data-dir\n"
+    )
+
+
+def test_projections_removed_while_it_runs_are_said_to_be_no_harm(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "runstore-data", tmp_path / "runstore-data")
+    with serving(tmp_path, "--log-level", "warning") as service:
+        shutil.rmtree(tmp_path / "runstore-data" / "projections")
+        done = service.stop(signal.SIGTERM)
+    assert done.status == 0
+    assert "no harm, it will be rebuilt at the next start" in done.err.splitlines()[-1]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import urllib.request
@@ -15,6 +16,8 @@ from urllib.parse import quote
 
 import pytest
 
+from bin.cli.app import main
+from bin.cli.commands import runs
 from tests.cli.processes import COMMAND, Done, Service, environment, runstore, seconds_max, serving
 
 SESSION = "told/Zoë %2F?"
@@ -43,11 +46,22 @@ def demo(folder: Path, service: Service) -> Done:
 
 
 @pytest.fixture
-def ask(folder: Path, service: Service, demo: Done) -> Any:
+def ask(
+    folder: Path,
+    service: Service,
+    demo: Done,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Any:
+    """Runs a command in this process."""
     assert demo.status == 0, demo.err
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("RUNSTORE_URL", service.url)
 
     def ask_service(*arguments: str) -> Done:
-        return runstore(folder, *arguments, RUNSTORE_URL=service.url)
+        status = main(arguments)
+        out, err = capsys.readouterr()
+        return Done(status, out, err)
 
     return ask_service
 
@@ -78,12 +92,17 @@ def on_terminal(service: Service, folder: Path, answer: str, *arguments: str) ->
     return process.returncode, out
 
 
-def test_demo_tells_the_story_and_where_to_look(service: Service, demo: Done) -> None:
+def test_demo_tells_the_story_and_where_to_look(folder: Path, service: Service, demo: Done) -> None:
     assert (demo.status, demo.err) == (0, "")
     lines = demo.out.splitlines()
     assert lines[0] == f"session {SESSION}"
     assert "44 records written" in lines
-    assert f"  runstore runs show '{RUN}' --records" in lines
+    printed = [line.strip() for line in lines if line.startswith("  runstore ")]
+    assert len(printed) == 5
+    for command in printed:
+        # Pasted as they are: nothing else says where the service is.
+        done = runstore(folder, *shlex.split(command)[1:])
+        assert (done.status, done.err) == (0, ""), command
     curls = [line.split()[1].strip("'") for line in lines if line.startswith("  curl ")]
     assert len(curls) == 3
     for url in curls:
@@ -107,6 +126,7 @@ def test_status(service: Service, ask: Any) -> None:
     done = ask("status")
     assert done.status == 0
     assert f"service  {service.url}\n" in done.out
+    assert "error" not in done.out
     assert "ready    yes\n" in done.out
     rows = [line.split() for line in done.out.splitlines()[-2:]]
     shown = get(service, "/v1/status")
@@ -165,28 +185,61 @@ def test_records_are_listed_without_payloads(service: Service, ask: Any) -> None
     out = ask("runs", "show", RUN, "--records").out
     rows = out[out.index("record  ") :].splitlines()[1:]
     assert [row.split()[:3] for row in rows] == [[each["id"], each["timestamp"], each["type"]] for each in records]
+    assert max(map(len, rows)) <= 100
+    assert rows[8].split()[3] == "…_call_scheduled"
     assert "kettle" not in out
     both = ask("runs", "show", RUN, "--records", "--json")
     assert json.loads(both.out) == get(service, path) | {"records": records}
 
 
+def test_records_fit_a_narrow_terminal_too(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = ask("runs", "show", RUN, "--records")
+    table = done.out[done.out.index("record  ") :].splitlines()
+    assert table[0].split() == ["record", "time", "type", "size"]
+    assert max(map(len, table)) <= 80
+    assert len(table) == 22
+
+
+def test_payloads_are_read_in_lines_that_fit(service: Service, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = get(service, f"/v1/runs/{quote(RUN, safe='')}/records")["records"]
+    monkeypatch.setenv("COLUMNS", "60")
+    # Several pages, so that what comes after the first one is seen to be there.
+    monkeypatch.setattr(runs, "page_records_max", 4)
+    out = ask("runs", "show", RUN, "--payloads").out
+    shown = out[out.index("\n\n" + records[0]["id"]) + 2 :].split("\n\n")
+    assert len(shown) == len(records) == 21
+    for text, record in zip(shown, records, strict=True):
+        head, *lines = text.rstrip("\n").split("\n")
+        assert head == f"{record['id']}  {record['type']}  {record['timestamp']}"
+        assert all(line.startswith("    ") and len(line) <= 60 for line in lines)
+        assert "".join(line[4:] for line in lines) == record["payload"]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "code"),
+    ("arguments", "code", "hint"),
     [
-        (["sessions", "show", "nobody"], "session_not_found"),
-        (["sessions", "end", "nobody"], "session_not_found"),
-        (["runs", "list", "nobody"], "session_not_found"),
-        (["runs", "show", "nobody"], "run_not_found"),
-        (["sessions", "purge", SESSION, "--yes"], "session_active"),
-        (["sessions", "list", "--cursor", "x"], "invalid_cursor"),
+        (["sessions", "show", "nobody"], "session_not_found", "`runstore sessions list --url {url}`"),
+        (["sessions", "end", "nobody"], "session_not_found", "`runstore sessions list --url {url}`"),
+        (["runs", "list", "nobody"], "session_not_found", "`runstore sessions list --url {url}`"),
+        (["runs", "show", "nobody"], "run_not_found", "the runs of a purged session are gone with it"),
+        (
+            ["sessions", "purge", SESSION, "--yes"],
+            "session_active",
+            f"`runstore sessions end '{SESSION}' --url {{url}}`",
+        ),
+        (["sessions", "list", "--cursor", "x"], "invalid_cursor", "begin without one"),
     ],
 )
-def test_a_refusal_is_told_with_its_code_and_what_to_do(ask: Any, arguments: list[str], code: str) -> None:
+def test_a_refusal_is_told_with_its_code_and_what_to_do(
+    service: Service, ask: Any, arguments: list[str], code: str, hint: str
+) -> None:
     done = ask(*arguments)
     assert (done.status, done.out) == (1, "")
     first, second = done.err.splitlines()
     assert first.startswith(f"runstore: {code}: ")
     assert second.startswith("  next: ")
+    assert hint.format(url=service.url) in second
 
 
 def test_a_session_is_ended_asked_about_and_purged(folder: Path, service: Service, ask: Any) -> None:
@@ -203,7 +256,10 @@ def test_a_session_is_ended_asked_about_and_purged(folder: Path, service: Servic
     status, out = on_terminal(service, folder, "y\n", "sessions", "purge", name)
     assert status == 0, out
     assert f"session {name} is purged\n" in out
-    assert ask("sessions", "show", name).err.startswith("runstore: session_purged: ")
+    gone = ask("sessions", "show", name).err
+    assert gone.startswith("runstore: session_purged: ")
+    assert "its runs, records and checkpoints are gone for good" in gone
+    assert "the runs of a purged session are gone with it" in ask("runs", "show", f"{name}/run-1").err
     assert json.loads(ask("sessions", "purge", name, "--yes", "--json").out) == {}
 
 
@@ -219,13 +275,25 @@ def test_a_running_service_is_asked_to_rebuild(folder: Path, service: Service, a
     elsewhere = ask("rebuild", "--url", "http://127.0.0.1:1")
     assert elsewhere.status == 1
     assert "no service answers" in elsewhere.err
+    told = json.loads(ask("rebuild", "--json").out)
+    assert told.pop("seconds") > 0
+    assert told == {
+        "rebuilt": True,
+        "data_dir": None,
+        "service": service.url,
+        "entries": sum(each["log_end"] for each in before["partitions"]),
+        "partitions": [
+            {"partition": each["partition"], "entries": each["log_end"], "error": ""} for each in before["partitions"]
+        ],
+    }
 
 
-def test_verify_wants_the_service_stopped(folder: Path, ask: Any) -> None:
-    done = ask("verify")
+def test_verify_wants_the_service_stopped(folder: Path, service: Service) -> None:
+    assert service.process.poll() is None
+    done = runstore(folder, "verify")
     assert (done.status, done.out) == (1, "")
     assert f"a process has the store in {folder}/runstore-data open" in done.err
-    assert "stop the service first, or verify a copy" in done.err
+    assert "next: stop it first, or verify a copy of the folder that was made while it was stopped\n" in done.err
 
 
 def test_a_reader_that_goes_away_is_no_traceback(folder: Path, service: Service, demo: Done) -> None:

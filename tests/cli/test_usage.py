@@ -48,6 +48,39 @@ def test_no_command_shows_the_help_and_is_wrong_usage(tmp_path: Path) -> None:
     assert all(f"\n  {name} " in done.err for name in COMMANDS)
 
 
+@pytest.mark.parametrize("group", [[], ["sessions"], ["runs"]])
+def test_the_summaries_of_commands_are_whole_on_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, group: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*group, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    commands = out[out.index("\nCommands:\n") :]
+    assert "..." not in commands
+    assert commands.endswith(".\n")
+
+
+def test_demo_tells_until_when_it_can_be_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--help"]) == 0
+    assert "That works until the session is ended" in " ".join(capsys.readouterr().out.split())
+
+
+def test_variables_that_are_no_settings_are_warned_of(tmp_path: Path) -> None:
+    done = runstore(tmp_path, "verify", RUNSTORE_DATADIR="x", RUNSTORE_PORT="1", RUNSTORE_VENV="/v", RUNSTORE_CONFIG="")
+    assert done.status == 2
+    first, second, third, _ = done.err.splitlines()
+    assert first == (
+        "runstore: warning: there is no setting RUNSTORE_DATADIR, so it counts for nothing; did you mean "
+        "RUNSTORE_DATA_DIR?"
+    )
+    assert second == (
+        "runstore: warning: there is no setting RUNSTORE_PORT, so it counts for nothing; docs/cli.md lists those that "
+        "there are"
+    )
+    assert third.startswith("runstore: there is no store in ")
+
+
 def test_help_is_no_error(tmp_path: Path) -> None:
     done = runstore(tmp_path, "sessions", "end", "--help")
     assert (done.status, done.err) == (0, "")
@@ -65,6 +98,7 @@ def test_help_is_no_error(tmp_path: Path) -> None:
         (["sessions", "show", ".."], "SESSION must be an ID"),
         (["runs", "show", ""], "RUN must be 1 to 512 bytes"),
         (["sessions", "end", "s", "--at", "today"], "--at must be RFC 3339"),
+        (["sessions", "end", "s", "--at", "today"], ", such as 2026-11-30T14:56:46Z, not 'today'"),
         (["sessions", "purge", "s"], "say --yes"),
         (["demo", "--session-id", "x" * 401], "--session-id must be at most 400 bytes"),
         (["status", "--url", "localhost:8420"], "--url must be the http:// or https:// URL"),
@@ -103,7 +137,7 @@ def test_no_service_says_how_to_start_one(tmp_path: Path, arguments: list[str]) 
     done = runstore(tmp_path, *arguments, "--url", "http://127.0.0.1:1")
     assert (done.status, done.out) == (1, "")
     assert done.err.startswith("runstore: no service answers at http://127.0.0.1:1 (connection refused)\n  next: ")
-    assert "`runstore serve`" in done.err
+    assert "`runstore serve --listen 127.0.0.1:1`" in done.err
 
 
 def test_what_is_no_runstore_is_told_apart(tmp_path: Path, stranger: str) -> None:
@@ -116,5 +150,8 @@ def test_what_is_no_runstore_is_told_apart(tmp_path: Path, stranger: str) -> Non
 def test_work_on_a_folder_without_a_store_makes_none(tmp_path: Path, command: str) -> None:
     done = runstore(tmp_path, command)
     assert (done.status, done.out) == (2, "")
-    assert done.err == f"runstore: there is no store in {tmp_path}/runstore-data; start one with `runstore serve`\n"
+    assert done.err == (
+        f"runstore: there is no store in {tmp_path}/runstore-data\n"
+        "  next: name the folder of one with --data-dir; `runstore serve` makes one\n"
+    )
     assert list(tmp_path.iterdir()) == []

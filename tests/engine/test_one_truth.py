@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import shutil
 from collections.abc import Callable, Iterable
@@ -13,12 +14,13 @@ import pytest
 from rocksdict import Options, Rdict
 
 from engine.environment import SystemEnvironment
-from engine.keys import KeyStoreError
-from engine.opening import StoreSettings, open_store
+from engine.keys import KeyStoreError, RocksKeyStore
+from engine.opening import OpeningError, StoreSettings, open_store
 from engine.store import Store
+from projections.errors import ProjectionDamaged, ProjectionUnavailable
 from projections.rocks import RocksView
 from projections.rocks import options as projection_options
-from schemas.refusals import Refused
+from schemas.refusals import Refusal, Refused
 from service.methods import call
 from tests.contract.builders import Command, Run, create_session, end_session, place, purge_session
 
@@ -355,8 +357,159 @@ async def test_a_damaged_write_ahead_log_of_a_projection_is_cut_and_read_again_f
     await store.close()
 
 
-async def test_a_store_that_lost_its_keys_folder_does_not_open_with_new_keys(told: Path) -> None:
-    shutil.rmtree(told / "keys")
-    with pytest.raises(KeyStoreError):
-        await opened(told)
-    assert not (told / "keys").exists()
+@pytest.mark.parametrize("lost", ["keys", "log"])
+async def test_a_store_that_lost_a_folder_does_not_open_with_a_new_one(told: Path, lost: str) -> None:
+    # An empty store served as healthy, and its projections were rebuilt to nothing.
+    shutil.rmtree(told / lost)
+    before = sorted(path.name for path in told.rglob("*"))
+    for _ in range(2):
+        with pytest.raises(OpeningError, match=f"lost its folder {lost}"):
+            await opened(told)
+    assert sorted(path.name for path in told.rglob("*")) == before
+
+
+async def test_a_store_is_not_made_among_other_files(tmp_path: Path) -> None:
+    (tmp_path / "projections").mkdir()
+    with pytest.raises(OpeningError, match="'projections'"):
+        await opened(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["projections"]
+
+
+async def test_a_first_start_that_was_interrupted_is_finished_by_the_next(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await store.close()
+    described = json.loads((tmp_path / "store.json").read_text())
+    (tmp_path / "store.json").write_text(json.dumps({**described, "complete": False}))
+    shutil.rmtree(tmp_path / "log")
+    store = await opened(tmp_path)
+    assert store.ready()
+    assert store.store_id == described["store_id"]
+    await store.close()
+
+
+async def test_a_projection_found_damaged_while_it_serves_is_thrown_away_and_rebuilt(
+    told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It was opened again as it was, and every read of the bad block took the partition down anew.
+    store = await opened(told)
+    live, before = await digests(store), await reads(store)
+    generation = current_projection(told, S1)
+
+    def damaged(*_: object, **__: object) -> None:
+        raise ProjectionDamaged("Corruption: block checksum mismatch")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RocksView, "scan", damaged)
+        assert isinstance(await store.list_run_records("root", "", 10), Refusal)
+    for _ in range(200):
+        if store.ready():
+            break
+        await asyncio.sleep(0.02)
+    assert (await digests(store), await reads(store)) == (live, before)
+    assert current_projection(told, S1) != generation
+    assert not generation.exists()
+    await store.close()
+
+
+async def test_a_row_that_cannot_be_read_is_damage(told: Path) -> None:
+    database = Rdict(str(current_projection(told, S1)), projection_options())
+    database[b"R" + b"root"] = b"\xc1 no row"
+    database.close()
+    store = await opened(told)
+    refusal = await store.load_run("root")
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "unavailable"
+    for _ in range(200):
+        if store.ready():
+            break
+        await asyncio.sleep(0.02)
+    assert not isinstance(await store.load_run("root"), Refusal)
+    await digests(store)
+    await store.close()
+
+
+async def test_a_disk_that_takes_nothing_does_not_make_a_projection_be_rebuilt(
+    told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(told)
+    partition = store.partitions[place(S1)]
+    generation = current_projection(told, S1)
+
+    def full(*_: object) -> None:
+        raise ProjectionUnavailable("No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RocksView, "commit", full)
+        assert (await code_of(store, NEXT.append("full/1"))).code == "unavailable"
+        await asyncio.sleep(0.3)
+        assert not partition.ready
+    for _ in range(300):
+        if partition.ready:
+            break
+        await asyncio.sleep(0.02)
+    assert current_projection(told, S1) == generation
+    assert (await do(store, NEXT.append("full/1")))["inserted"] is False
+    await digests(store)
+    await store.close()
+
+
+async def test_a_new_projection_that_cannot_be_adopted_leaves_the_old_one_serving(
+    told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(told)
+    live, generation = await digests(store), current_projection(told, S1)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.projection.write_whole", full)
+        told_why = await store.partitions[place(S1)].rebuild()
+    assert "No space left" in told_why
+    assert "No space left" in (await store.status()).partitions[place(S1)].last_error
+    assert current_projection(told, S1) == generation
+    assert [path.name for path in generation.parent.iterdir() if path.is_dir()] == [generation.name]
+    assert await digests(store) == live
+    assert (await do(store, NEXT.append("k/new")))["inserted"] is True
+    await store.close()
+
+
+async def test_an_empty_name_of_the_current_projection_does_no_harm(told: Path) -> None:
+    current = current_projection(told, S1)
+    (current.parent / "CURRENT").write_text("")
+    store = await opened(told)
+    await digests(store)
+    await store.close()
+    assert {path.name[:2] for path in current.parent.iterdir()} == {"CU", "g-"}
+
+
+async def test_refused_starts_and_repeated_ones_make_no_heap_of_keys(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await asyncio.gather(*(do(store, create_session(S1)) for _ in range(20)))
+    await asyncio.gather(*(do(store, SHOT.start()) for _ in range(20)))
+    assert len(store._keys.keys_of(f"session:{S1}")) == 1
+    assert len(store._keys.keys_of("tree:shot")) == 1
+    await store.close()
+
+
+async def test_a_purge_whose_keys_could_not_be_deleted_is_unavailable_until_they_are(
+    told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(told)
+    await do(store, NEXT.end())
+    await do(store, end_session(S1))
+
+    async def failing(_self: object, _owner: str) -> None:
+        raise KeyStoreError(None, "the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RocksKeyStore, "purge", failing)
+        for _ in range(2):
+            assert (await code_of(store, purge_session(S1))).code == "unavailable"
+        assert (await code_of(store, ROOT.append("late"))).code == "session_purged"
+    assert await do(store, purge_session(S1)) == {}
+    assert store._keys.keys_of(f"session:{S1}") == ()
+    await store.close()
+    store = await opened(told)
+    assert await do(store, purge_session(S1)) == {}
+    await store.close()

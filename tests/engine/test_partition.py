@@ -11,14 +11,14 @@ import pytest
 
 import engine.batch
 from engine.logs.simulated import Answer, AppendFault, Faults, ReadFault, SeededFaults
-from engine.partition import voids_in_a_row_max
 from engine.pending import QueueLimits
+from engine.writer import voids_in_a_row_max
 from projections.fold import fold
 from schemas.log_record import decode
 from schemas.refusals import Refused
 from service.methods import METHODS
 from service.wire import read
-from tests.contract.builders import Run, create_session, end_session
+from tests.contract.builders import Run, create_session, end_session, place, purge_session
 from tests.engine.scene import Cluster, Process
 from tests.simulation.virtual_time import run_virtual
 
@@ -363,5 +363,148 @@ def test_appended_at_never_runs_backwards() -> None:
             await process.do(RUN.append(f"k/{jump}"))
         times = [decode(entry.data).appended_at for entry in cluster.storage.entries(0)]
         assert times == sorted(times)
+
+    run_virtual(main())
+
+
+def test_a_log_that_is_cut_while_it_is_written_is_noticed_before_anything_is_acknowledged_on_it() -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        process = await cluster.start()
+        await opened(process)
+        await process.do(RUN.append("k/1"))
+        await process.do(RUN.append("k/2"))
+        cluster.storage.truncate(0, cluster.storage.end(0) - 1)
+        answers = [await until_done(process, RUN.append(f"after/{n}")) for n in range(4)]
+        assert all(answer["inserted"] for answer in answers)
+        await check_whole(cluster, process)
+        assert [key for key, _ in await records(process)] == [
+            RUN.started_key, "k/1", *(f"after/{n}" for n in range(4)),
+        ]  # fmt: skip
+
+    run_virtual(main())
+
+
+def test_a_read_on_a_log_that_was_cut_ends() -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        process = await cluster.start()
+        await opened(process)
+        await process.do(RUN.append("k/1"))
+        cluster.storage.truncate(0, cluster.storage.end(0) - 1)
+        await asyncio.wait_for(process.store.load_run("r1"), 60)
+        await asyncio.sleep(1)
+        assert [key for key, _ in await records(process)] == [RUN.started_key]
+
+    run_virtual(main())
+
+
+def test_no_read_is_answered_by_a_process_that_is_cut_off_from_the_log() -> None:
+    async def main() -> None:
+        cluster, faults = Cluster(), Scripted()
+        cut_off, other = await cluster.start(faults), await cluster.start()
+        await opened(cut_off)
+        faults.appends = [AppendFault(refused=True)] * 100
+        await other.do(end_session("s1"))
+        faults.down = True
+        command = asyncio.create_task(cut_off.code(RUN.append("k/1")))
+        await asyncio.sleep(0)
+        status = await cut_off.store.load_session_status("s1")
+        assert getattr(status, "code", status) == "unavailable"
+        assert await command == "unavailable"
+
+    run_virtual(main())
+
+
+def test_a_reader_that_goes_away_disturbs_nobody() -> None:
+    async def main() -> None:
+        cluster, faults = Cluster(), Scripted()
+        process = await cluster.start(faults)
+        await opened(process)
+        faults.appends = [AppendFault(delay_seconds=1.0)]
+        command = asyncio.create_task(process.do(RUN.append("k/1")))
+        await asyncio.sleep(0.1)
+        impatient = asyncio.create_task(process.store.load_run("r1"))
+        patient = asyncio.create_task(process.store.load_run("r1"))
+        await asyncio.sleep(0.1)
+        impatient.cancel()
+        assert (await command)["inserted"] is True
+        assert (await patient).status == "running"  # type: ignore[union-attr]
+        assert process.store.ready()
+
+    run_virtual(main())
+
+
+def test_another_busy_writer_does_not_keep_an_answer_waiting_for_ever() -> None:
+    class Busy(Faults):
+        """The log grows at each question for its end."""
+
+        def on_read(self, partition: int, position: int) -> ReadFault:
+            del position
+            if busy:
+                cluster.storage.land(partition, [cluster.storage.entries(partition)[-1].data])
+            return ReadFault()
+
+    cluster, busy = Cluster(), False
+
+    async def main() -> None:
+        nonlocal busy
+        process = await cluster.start(Busy())
+        await opened(process)
+        busy = True
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        assert await process.code(RUN.append("k/1").but("record.agent_id", "x")) == "record_owner_mismatch"
+        assert loop.time() - asked < 5
+        busy = False
+
+    run_virtual(main())
+
+
+def test_a_start_whose_reservation_is_unavailable_stops_what_comes_after_it() -> None:
+    class Refusing(Faults):
+        def on_append(self, partition: int, position: int, batch: Sequence[bytes]) -> AppendFault:
+            del position, batch
+            return AppendFault(refused=partition == refused_partition)
+
+    refused_partition = -1
+
+    async def main() -> None:
+        nonlocal refused_partition
+        cluster = Cluster(partitions=8)
+        process = await cluster.start(Refusing())
+        home = place("s1")
+        run = next(run for n in range(100) if place((run := Run(f"far-{n}", "s1")).run_id) != home)
+        await process.do(create_session("s1"))
+        refused_partition = place(run.run_id)
+        commands = [run.start(), run.append(), run.end()]
+        outcomes = await process.store.execute_in_order(
+            [read(METHODS[each.method].arguments, each.args).command() for each in commands]  # type: ignore[union-attr]
+        )
+        assert [getattr(outcome, "code", "done") for outcome in outcomes] == ["unavailable"] * 3
+
+    run_virtual(main())
+
+
+def test_a_lost_batch_is_settled_although_nobody_asks_again() -> None:
+    async def main() -> None:
+        cluster, faults = Cluster(), Scripted()
+        process = await cluster.start(faults)
+        await opened(process)
+        await process.do(RUN.end())
+        await process.do(end_session("s1"))
+        faults.appends = [AppendFault(answer=Answer.NONE)]
+        purge = asyncio.create_task(process.code(purge_session("s1")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        faults.down = True
+        assert await purge == "unavailable"
+        assert any(owner == "session:s1" for owner, _ in cluster.keys.keys.values())
+        faults.down = False
+        for _ in range(1000):
+            if not any(owner == "session:s1" for owner, _ in cluster.keys.keys.values()):
+                break
+            await asyncio.sleep(0.01)
+        assert not any(owner == "session:s1" for owner, _ in cluster.keys.keys.values())
 
     run_virtual(main())

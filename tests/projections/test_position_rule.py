@@ -193,3 +193,25 @@ def test_a_batch_written_here_counts_without_being_read_back() -> None:
         here.landed(records, data)
         assert here.applied() == reader.applied()
         assert here.prev() == reader.prev()
+
+
+def test_a_reader_that_stopped_inside_a_void_batch_goes_on_as_one_that_did_not() -> None:
+    # The second record of the void batch was taken for a record whose batch is missing.
+    writer, log = Writer(), Log()
+    log.land(writer.batch(1))
+    stranger = Writer()
+    stranger.position, stranger.prev = 1, hashlib.sha256(b"another history").digest()
+    log.land(stranger.batch(2))
+    writer.position = 3
+    log.land(writer.batch(1))
+    whole = PositionRule(0, voids_legal=True)
+    whole.feed(log.entries)
+    for cut in range(1, 5):
+        rule = PositionRule(0, voids_legal=True)
+        rule.feed(log.entries[:cut])
+        applied = rule.applied()
+        batch = log.entries[max(applied.batch_start, 0) : max(applied.batch_end, 0)]
+        resumed = PositionRule.resumed(0, applied, batch, voids_legal=True)
+        assert resumed is not None
+        resumed.feed(log.entries[applied.position :])
+        assert resumed.applied() == whole.applied(), cut

@@ -85,6 +85,7 @@ class FakeState:
 
     version: str = "9.9"
     log: str = "embedded"
+    store_id: str = "c0ffee"
     partitions: tuple[FakePartition, ...] = (FakePartition(),)
 
 

@@ -26,9 +26,10 @@ def command(settings: Settings, *, session_id: str | None, as_json: bool) -> Non
 
     It holds three runs: one that uses tools and is suspended, its child, and the one that continues it. All goes
     through the API that everyone uses, so a service must be running. With the session ID of an earlier demo every
-    command is an exact retry: all succeed, and nothing is written twice.
+    command is an exact retry: all succeed, and nothing is written twice. That works until the session is ended;
+    from then on the demo is refused.
     """
-    client = Client(settings.service_url)
+    client = Client(settings)
     created_at = time.time_ns() // 1_000_000 - story.TOLD_MS
     if session_id is None:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(created_at // 1000))
@@ -68,9 +69,10 @@ def _tell_where(client: Client, session_id: str, written: int, repeated: int) ->
         ("sessions", "show", session_id),
         ("runs", "list", session_id),
         ("runs", "show", suspended, "--records"),
+        ("runs", "show", suspended, "--payloads"),
         ("runs", "show", continued),
     ):
-        say("  " + plain(shlex.join(("runstore", *words))))
+        say("  " + plain(client.printed(*words)))
     say("or over HTTP:")
     for path in (
         path_of("sessions", session_id, "records") + "?payload=json",

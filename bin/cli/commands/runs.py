@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import click
 
 from bin.cli.client import Client, checked_id
+from bin.cli.groups import Group
 from bin.cli.options import json_option, with_settings
-from bin.cli.output import note, print_facts, print_json, print_table, say, short_time, size
+from bin.cli.output import (
+    note,
+    plain,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    short_time,
+    size,
+    terminal_width,
+    wrapped,
+)
 from bin.cli.settings import Settings
 from schemas.limits import page_records_max
 from schemas.values import RunStatus
 
+_ROOMY_CHARS: Final = 100
 
-@click.group("runs")
+
+@click.group("runs", cls=Group)
 def command() -> None:
     """List and show runs."""
 
@@ -32,7 +47,7 @@ def command() -> None:
 @with_settings("url")
 def list_runs(settings: Settings, *, session_id: str, statuses: tuple[str, ...], as_json: bool) -> None:
     """List the runs of a session, in the order they started."""
-    client = Client(settings.service_url)
+    client = Client(settings)
     answer = client.get("sessions", checked_id(session_id, "SESSION"), "runs", status=",".join(statuses))
     if as_json:
         print_json(answer)
@@ -61,34 +76,38 @@ def list_runs(settings: Settings, *, session_id: str, statuses: tuple[str, ...],
 @click.option(
     "--records", "with_records", is_flag=True, help="List its records too: never their payloads, but their size."
 )
+@click.option("--payloads", "with_payloads", is_flag=True, help="Print its records one by one, each with its payload.")
 @json_option
 @with_settings("url")
-def show_run(settings: Settings, *, run_id: str, with_records: bool, as_json: bool) -> None:
+def show_run(settings: Settings, *, run_id: str, with_records: bool, with_payloads: bool, as_json: bool) -> None:
     """Show a run: how it stands, its family, and the size of its history.
 
-    With --json and --records both, the answer gets one more field, `records`, which holds them with their payloads.
+    With --json and --records or --payloads, the answer gets one more field, `records`, which holds them whole, with
+    their payloads. A table of records shows of their event keys what the terminal has room for.
     """
-    client = Client(settings.service_url)
+    client = Client(settings)
     detail = client.get("runs", checked_id(run_id, "RUN"))
-    records = _records(client, run_id) if with_records else []
     if as_json:
-        print_json(detail | {"records": records} if with_records else detail)
+        more = {"records": list(_records(client, run_id))} if with_records or with_payloads else {}
+        print_json(detail | more)
         return
     _print_run(detail)
-    if with_records:
+    if with_payloads:
+        for record in _records(client, run_id):
+            _print_payload(record)
+    elif with_records:
         say()
-        _print_records(records)
+        _print_records(_records(client, run_id))
 
 
-def _records(client: Client, run_id: str) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = []
+def _records(client: Client, run_id: str) -> Iterator[dict[str, Any]]:
     cursor = ""
     while True:
         page = client.get("runs", run_id, "records", cursor=cursor, limit=str(page_records_max))
-        records.extend(page["records"])
+        yield from page["records"]
         cursor = page["next_cursor"]
         if not cursor:
-            return records
+            return
 
 
 def _print_run(detail: dict[str, Any]) -> None:
@@ -122,13 +141,14 @@ def _print_run(detail: dict[str, Any]) -> None:
         )
 
 
-def _print_records(records: list[dict[str, Any]]) -> None:
+def _print_records(records: Iterator[dict[str, Any]]) -> None:
+    roomy = terminal_width() >= _ROOMY_CHARS
     print_table(
         ("record", "time", "type", "event key", "size"),
         [
             (
                 each["id"],
-                each["timestamp"],
+                each["timestamp"] if roomy else short_time(each["timestamp"]),
                 each["type"],
                 each["event_key"],
                 size(len(each["payload"].encode())),
@@ -136,4 +156,14 @@ def _print_records(records: list[dict[str, Any]]) -> None:
             for each in records
         ],
         numbers=("size",),
+        narrow="event key",
     )
+
+
+def _print_payload(record: dict[str, Any]) -> None:
+    """Print a record as people read it: its payload is the text that was stored, in lines that fit."""
+    say()
+    head = f"{record['id']}  {record['type']}  {record['timestamp']}"
+    say(click.style(plain(head), bold=True))
+    for line in wrapped(record["payload"], "    "):
+        say(line)

@@ -10,6 +10,7 @@ import click
 
 from bin.cli.client import Client, checked_id
 from bin.cli.errors import CliError, UsageError
+from bin.cli.groups import Group
 from bin.cli.options import json_option, with_settings
 from bin.cli.output import (
     counted,
@@ -28,9 +29,10 @@ from schemas.times import format_time, parse_time
 from schemas.values import SessionStatus
 
 _LISTED_DEFAULT: Final = 50
+_TIME_EXAMPLE: Final = "2026-11-30T14:56:46Z"
 
 
-@click.group("sessions")
+@click.group("sessions", cls=Group)
 def command() -> None:
     """List, show, end and purge sessions."""
 
@@ -55,7 +57,7 @@ def list_sessions(
     settings: Settings, *, status: str | None, limit: int, everything: bool, cursor: str, as_json: bool
 ) -> None:
     """List sessions, newest first. Purged ones are not listed."""
-    client = Client(settings.service_url)
+    client = Client(settings)
     sessions: list[dict[str, Any]] = []
     while True:
         wanted = page_records_max if everything else min(page_records_max, limit - len(sessions))
@@ -69,7 +71,9 @@ def list_sessions(
         print_json({"sessions": sessions, "next_cursor": cursor})
         return
     if not sessions:
-        note(f"there are no {status + ' ' if status else ''}sessions; `runstore demo` records one to look at")
+        note(
+            f"there are no {status + ' ' if status else ''}sessions; `{client.printed('demo')}` records one to look at"
+        )
         return
     print_table(
         ("session", "status", "created", "ended", "runs"),
@@ -94,7 +98,7 @@ def list_sessions(
 @with_settings("url")
 def show_session(settings: Settings, *, session_id: str, as_json: bool) -> None:
     """Show a session and how its runs stand."""
-    client = Client(settings.service_url)
+    client = Client(settings)
     detail = client.get("sessions", checked_id(session_id, "SESSION"))
     if as_json:
         print_json(detail)
@@ -114,7 +118,7 @@ def show_session(settings: Settings, *, session_id: str, as_json: bool) -> None:
 
 @command.command("end")
 @click.argument("session_id", metavar="SESSION")
-@click.option("--at", "at", metavar="TIME", help="When it ended, such as 2026-11-30T14:56:46Z.  [default: now]")
+@click.option("--at", "at", metavar="TIME", help=f"When it ended, such as {_TIME_EXAMPLE}.  [default: now]")
 @json_option
 @with_settings("url")
 def end_session(settings: Settings, *, session_id: str, at: str | None, as_json: bool) -> None:
@@ -122,8 +126,8 @@ def end_session(settings: Settings, *, session_id: str, at: str | None, as_json:
     try:
         ended_at = format_time(time.time_ns() // 1_000_000 if at is None else parse_time(at))
     except ValueError as error:
-        raise UsageError(f"--at {error}") from None
-    client = Client(settings.service_url)
+        raise UsageError(f"--at {error}, such as {_TIME_EXAMPLE}, not {at!r}") from None
+    client = Client(settings)
     answer = client.call("end_session", session_id=checked_id(session_id, "SESSION"), ended_at=ended_at)
     if as_json:
         print_json(answer)
@@ -143,7 +147,7 @@ def purge_session(settings: Settings, *, session_id: str, yes: bool, as_json: bo
 
     Its keys are deleted, so that what the log still holds of it can never be read again.
     """
-    client = Client(settings.service_url)
+    client = Client(settings)
     checked_id(session_id, "SESSION")
     if not yes:
         _ask(client, session_id)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from bin.cli.client import Client
 from bin.cli.errors import EXIT_REFUSED
+from bin.cli.folder import store_id
 from bin.cli.options import json_option, with_settings
-from bin.cli.output import note, plain, print_facts, print_json, print_table, say
+from bin.cli.output import note, plain, print_facts, print_json, print_table, say, wrapped
+from bin.cli.program import command_line, on_folder
 from bin.cli.settings import Settings
 
 
@@ -20,16 +24,30 @@ def command(settings: Settings, *, as_json: bool) -> int:
     Positions count the log's entries. Applied is how far the views have read; the lag is what they have yet to read.
     The exit status is 1 when a partition has stopped.
     """
-    client = Client(settings.service_url)
+    client = Client(settings)
     state = client.get("status")
-    stopped = [each for each in state["partitions"] if each["state"] == "stopped"]
+    stopped = any(each["state"] == "stopped" for each in state["partitions"])
     if as_json:
         print_json(state)
-        return EXIT_REFUSED if stopped else 0
+    else:
+        _print(client.url, state)
+        if stopped:
+            here = store_id(settings) == state.get("store_id", "-")
+            verify = on_folder(settings, "verify") if here else command_line("verify", "--data-dir", "FOLDER")
+            note(
+                "  next: docs/operating.md, “When a partition has stopped”, says what to do; "
+                f"`{plain(verify)}` tells more once the service is stopped"
+            )
+    return EXIT_REFUSED if stopped else 0
+
+
+def _print(url: str, state: dict[str, Any]) -> None:
+    partitions = state["partitions"]
     print_facts(
         [
-            ("service", client.url),
+            ("service", url),
             ("version", state["version"]),
+            ("store", state.get("store_id", "")),
             ("log", state["log"]),
             ("ready", "yes" if state["ready"] else "no"),
         ]
@@ -37,21 +55,22 @@ def command(settings: Settings, *, as_json: bool) -> int:
     say()
     numbers = ("log start", "log end", "applied", "lag", "void", "queued", "rebuild")
     print_table(
-        ("partition", "state", *numbers, "last error"),
+        ("partition", "state", *numbers),
         [
             (
                 str(each["partition"]),
                 each["state"],
                 *(str(each[name]) for name in ("log_start", "log_end", "applied", "lag", "void_records", "queued")),
                 "" if each["rebuild"] is None else f"{each['rebuild']:.0%}",
-                each["last_error"],
             )
-            for each in state["partitions"]
+            for each in partitions
         ],
         numbers=("partition", *numbers),
     )
-    for each in stopped:
-        note(f"partition {each['partition']} has stopped: {plain(each['last_error'])}")
-    if stopped:
-        note("  next: stop the service and run `runstore verify` to see what is damaged")
-    return EXIT_REFUSED if stopped else 0
+    broken = [each for each in partitions if each["last_error"]]
+    if broken:
+        say()
+    for each in broken:
+        error = each["last_error"].removeprefix(f"partition {each['partition']}: ")
+        for line in wrapped(f"partition {each['partition']} is {each['state']}: {error}"):
+            say(line)

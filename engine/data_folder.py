@@ -1,0 +1,154 @@
+"""The data folder of a store on this machine: locked, described by `store.json`, whole or refused.
+
+::
+
+    store.json      what this store is: format, partitions, a random ID, whether its parts have been made
+    LOCK            held by the process that has the store open
+    master.key      the master key, unless a setting puts it elsewhere
+    keys/           data keys, wrapped under the master key
+    log/            the log: the only truth
+    projections/    one folder a partition; can be deleted and is rebuilt
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import IO, Final
+
+from engine.durable import write_whole
+
+FORMAT: Final = 1
+partitions_default: Final = 8
+partitions_max: Final = 1024
+
+
+class OpeningError(Exception):
+    """The store cannot be opened as asked; the message says what to do. Nothing was changed."""
+
+
+class FolderInUse(OpeningError):
+    """Another process has the store open."""
+
+
+class DataFolder:
+    """A store's folder, locked by this process, and what `store.json` says of it.
+
+    `complete` says that log and keys were made: from then on one that is missing is a loss, and is never made anew.
+    """
+
+    def __init__(self, path: Path, partitions: int | None, *, create: bool, key_file: Path | None) -> None:
+        """Lock the folder, and make it a store's where it is none and `create` says so. Raises `OpeningError`.
+
+        `partitions` None: as the store was made, or 8 for a new one. `key_file`: a master key that may lie there.
+        """
+        self.path = path
+        self.complete = False
+        self._description = self.path / "store.json"
+        if not self._description.exists() and not create:
+            raise OpeningError(f"there is no store in {self.path}; start one with `runstore serve`")
+        if self.path.exists() and not self.path.is_dir():
+            raise OpeningError(f"{self.path} is a file, not a folder; choose another --data-dir")
+        if not self._description.exists():
+            self._refuse_strangers(key_file)
+        self._take_lock()
+        try:
+            self._read_or_make(partitions)
+        except BaseException:
+            self.release()
+            raise
+
+    @property
+    def created(self) -> bool:
+        """True when this process made the store."""
+        return self._created
+
+    def check_whole(self) -> None:
+        """Refuse a folder that has lost its log or its keys."""
+        for name in ("log", "keys"):
+            if self.complete and not (self.path / name).is_dir():
+                raise OpeningError(
+                    f"the store in {self.path} has lost its folder {name}/, without which it cannot be read; "
+                    "restore it, or choose another --data-dir for a new store"
+                )
+
+    def finish(self) -> None:
+        """Note that log and keys have been made."""
+        if not self.complete:
+            self.complete = True
+            self._write()
+
+    def release(self) -> None:
+        """Let others open the store. Safe to repeat."""
+        self._lock.close()
+
+    def _refuse_strangers(self, key_file: Path | None) -> None:
+        """A store is made in an empty folder only: what else is there may be somebody's, or half of a lost store."""
+        known = {"LOCK", "master.key", "store.json.new", "lost+found"}
+        if key_file is not None:
+            known.add(key_file.name)
+        try:
+            found = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
+        except OSError as error:
+            raise OpeningError(f"the data folder {self.path} cannot be read: {error.strerror}") from error
+        strangers = [name for name in found if name not in known]
+        if strangers:
+            raise OpeningError(
+                f"{self.path} holds {strangers[0]!r} but no store.json, so no store is made there; "
+                "restore that file if a store was here, or choose an empty folder as --data-dir"
+            )
+
+    def _take_lock(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock: IO[str] = (self.path / "LOCK").open("a+", encoding="ascii")
+        except OSError as error:
+            raise OpeningError(f"the data folder {self.path} cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise FolderInUse(
+                f"the data folder {self.path} is in use by another process; stop it first, or choose another --data-dir"
+            ) from error
+
+    def _read_or_make(self, asked: int | None) -> None:
+        self._created = not self._description.exists()
+        if self._created:
+            partitions = partitions_default if asked is None else asked
+            if not 1 <= partitions <= partitions_max:
+                raise OpeningError(f"partitions must be 1 to {partitions_max}, not {partitions}")
+            self.partitions, self.store_id = partitions, os.urandom(16).hex()
+            self._write()
+            return
+        try:
+            told = json.loads(self._description.read_text(encoding="utf-8"))
+            written_format = int(told["format"])
+            self.partitions, self.store_id = int(told["partitions"]), str(told["store_id"])
+            self.complete = bool(told["complete"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise OpeningError(f"{self._description} cannot be read: {error}") from error
+        if written_format != FORMAT:
+            raise OpeningError(
+                f"{self.path} was written in data format {written_format}, and this version reads {FORMAT}; "
+                "use a version of Runstore that reads it"
+            )
+        if asked is not None and asked != self.partitions:
+            raise OpeningError(
+                f"this store was made with {self.partitions} partitions, which never changes; leave out "
+                f"--partitions {asked}"
+            )
+
+    def _write(self) -> None:
+        told = {
+            "format": FORMAT,
+            "partitions": self.partitions,
+            "store_id": self.store_id,
+            "complete": self.complete,
+        }
+        try:
+            write_whole(self._description, json.dumps(told, indent=2) + "\n")
+        except OSError as error:
+            raise OpeningError(f"the data folder {self.path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,248 @@
+"""The partition's writer: decides what waits, appends it as one batch, applies it and answers.
+
+**No answer leaves before its batch has landed where it was decided for**, refusals and retries included: one decided
+on a batch that turns out void is thrown away with it and decided again. What can happen to a batch:
+
+- it landed at its position: commit the overlay, answer everyone;
+- it landed elsewhere: it is void. Read the gap, decide again, after a random wait that grows, and give up
+  after `voids_in_a_row_max` or `give_up_seconds`;
+- nobody knows: never decide on a guess. Read to the end; if the batch is not there, append a barrier at
+  its position. Once the barrier counts, the lost batch never can.
+
+While reading, the writer may meet a record of a command that it still owes an answer: it gives the answer that was
+decided with that record. Before each read it compares the last batch applied with the log's: a log that was cut or
+written again since is `LogRewritten`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from engine.batch import Batch
+from engine.decide import decide
+from engine.decide.state import Decided
+from engine.environment import Environment
+from engine.keys.errors import KeysError
+from engine.logs.interface import AppendRefused, Log, LogClosed, LogCorrupt, LogUnavailable, OutcomeUnknown
+from engine.opener import Opener
+from engine.pending import NOT_TRIED, Outcome, Pending, unavailable
+from engine.projection import LogRewritten, Projection
+from engine.purges import Purges
+from projections.errors import ProjectionError
+from projections.position_rule import CountedCommand
+from projections.rebuild import apply
+from schemas.log_record import Kind
+
+log = logging.getLogger("runstore.partition")
+
+voids_in_a_row_max: Final = 8
+give_up_seconds: Final = 2.0
+wait_seconds_first: Final = 0.005
+wait_seconds_max: Final = 0.25
+read_records_max: Final = 1000
+command_id_bytes: Final = 16
+
+Outcomes = list[tuple[Pending, Outcome]]
+
+
+class Writer:
+    """The one who appends to a partition and changes its projection."""
+
+    def __init__(
+        self,
+        number: int,
+        the_log: Log,
+        projection: Projection,
+        opener: Opener,
+        environment: Environment,
+        purges: Purges,
+    ) -> None:
+        self._number = number
+        self._log = the_log
+        self._projection = projection
+        self._opener = opener
+        self._environment = environment
+        self._purges = purges
+        self.unsettled = False
+        """True while the outcome of a batch is unknown: nothing may be decided before it is settled."""
+        self.last_error = ""
+
+    async def commit(self, waiting: list[Pending]) -> bool:
+        """Decide, append, apply and answer; what is left without an answer must be told `unavailable`.
+
+        True when the applied state is now at least as new as this call, so that reads may be answered from it.
+        """
+        give_up_at = self._environment.monotonic() + give_up_seconds
+        owed, voids = waiting, 0
+        end_asked: int | None = None
+        while True:
+            if self.unsettled and not await self._settle(owed, give_up_at):
+                return False
+            owed = [pending for pending in owed if not pending.future.done()]
+            batch, outcomes = self._decide(owed)
+            if not batch.records:
+                # Nothing to write: the answers are good once the applied state reaches the end that the log has now.
+                if end_asked is None:
+                    end_asked = self._projection.rule.end if self._log.exclusive else await self._end()
+                if self._projection.rule.end >= end_asked:
+                    _answer(outcomes)
+                    return True
+                await self._read_gap(owed)
+                if self._environment.monotonic() >= give_up_at:
+                    return False
+                continue
+            landed = await self._append(batch)
+            if landed == batch.first_position:
+                self._apply(batch)
+                _answer(outcomes)
+                return True
+            if landed is None and not self.unsettled:
+                return False
+            if landed is not None:
+                voids += 1
+                await self._read_gap(owed)
+            if voids >= voids_in_a_row_max or self._environment.monotonic() >= give_up_at:
+                self.last_error = f"other writers defeated {voids} batches in a row"
+                return False
+            if voids:
+                await self._wait(voids)
+
+    async def settle(self) -> None:
+        """Settle a lost batch while nothing waits, so that what it holds – a purge, perhaps – takes effect."""
+        give_up_at = self._environment.monotonic() + give_up_seconds
+        if not await self._settle([], give_up_at):
+            await self._environment.sleep(wait_seconds_max)
+
+    def _decide(self, owed: list[Pending]) -> tuple[Batch, Outcomes]:
+        batch = self._new_batch()
+        outcomes: Outcomes = []
+        for index, pending in enumerate(owed):
+            position = batch.next_position
+            try:
+                outcome = self._decide_one(batch, pending)
+            except (LogCorrupt, LogUnavailable, ProjectionError):
+                raise
+            except Exception:
+                # A fault of ours met by one command: the batch may hold half of it, so it is made again without it.
+                log.exception("partition %d: unexpected error while deciding", self._number)
+                pending.answer(unavailable("the store failed on this command; it has written nothing"))
+                return self._decide(owed[:index] + owed[index + 1 :])
+            outcomes.append((pending, outcome))
+            if batch.next_position > position:
+                pending.decided[position] = outcome
+        return batch, outcomes
+
+    def _decide_one(self, batch: Batch, pending: Pending) -> Outcome:
+        if pending.sequence is not None and pending.sequence.broken:
+            return NOT_TRIED
+        position = batch.next_position
+        try:
+            decided = decide(batch, pending.command, pending.elsewhere, pending.prepared)
+            if not isinstance(decided, Decided):
+                return decided
+            batch.write(decided.drafts, pending.command_id)
+        except KeysError as error:
+            if batch.next_position != position:
+                raise
+            # One session is broken; the others go on.
+            log.error("partition %d: %s", self._number, error)
+            if pending.sequence is not None:
+                pending.sequence.broken = True
+            return unavailable(str(error))
+        return decided.answer
+
+    async def _append(self, batch: Batch) -> int | None:
+        """Append; the offset where it landed, or None: refused, or – then `unsettled` is set – not known."""
+        self._environment.failpoint("partition.before_append")
+        try:
+            landed = await self._log.append(self._number, batch.first_position, batch.data)
+        except OutcomeUnknown as error:
+            self.last_error = str(error)
+            self.unsettled = True
+            return None
+        except (AppendRefused, LogClosed) as error:
+            self.last_error = str(error)
+            return None
+        self._environment.failpoint("partition.after_append")
+        return landed
+
+    def _apply(self, batch: Batch) -> None:
+        self._projection.land(batch)
+        self._environment.failpoint("partition.after_apply")
+        for record in batch.records:
+            if record.kind == Kind.SESSION_PURGED:
+                self._purges.applied(self._number, record.session_id, record.position)
+        self.last_error = ""
+
+    async def _end(self) -> int:
+        """The log's end. Raises `LogRewritten` where that lies before what was applied."""
+        end = await self._log.end(self._number)
+        if end < self._projection.rule.end:
+            raise LogRewritten(self._number, end, self._projection.rule.end)
+        return end
+
+    async def _read_gap(self, owed: list[Pending]) -> None:
+        """Read to the end, fold what counts, and answer what turns out to have been written."""
+        await self._end()
+        await self._projection.check_log()
+        by_id = {pending.command_id: pending for pending in owed}
+        rule = self._projection.rule
+        while entries := await self._log.read(self._number, rule.end, read_records_max):
+            commands = rule.feed(entries)
+            apply(self._projection.store, rule, commands)
+            self._tell(commands, by_id)
+
+    def _tell(self, commands: Iterable[CountedCommand], by_id: dict[bytes, Pending]) -> None:
+        for command in commands:
+            first = command.records[0]
+            if first.kind == Kind.SESSION_PURGED:
+                self._purges.applied(self._number, first.session_id, first.position)
+            pending = by_id.get(command.command_id)
+            if pending is not None and first.position in pending.decided:
+                pending.answer(pending.decided[first.position])
+
+    async def _settle(self, owed: list[Pending], give_up_at: float) -> bool:
+        """Find out what became of a lost batch; True once it counts or never can."""
+        attempt = 0
+        while self._environment.monotonic() < give_up_at:
+            attempt += 1
+            try:
+                before = self._projection.rule.end
+                await self._read_gap(owed)
+                if self._projection.rule.end > before:
+                    # Something stands at the lost batch's position: the batch itself, or what made it void.
+                    self.unsettled = False
+                    return True
+                barrier = self._new_batch()
+                barrier.barrier(self._environment.random_bytes(command_id_bytes))
+                landed = await self._log.append(self._number, barrier.first_position, barrier.data)
+            except (OutcomeUnknown, LogUnavailable, AppendRefused) as error:
+                self.last_error = str(error)
+            else:
+                if landed == barrier.first_position:
+                    self._apply(barrier)
+                    self.unsettled = False
+                    return True
+            await self._wait(attempt)
+        return False
+
+    async def _wait(self, attempt: int) -> None:
+        bound = min(wait_seconds_max, wait_seconds_first * 2**attempt)
+        await self._environment.sleep(bound * self._environment.random_fraction())
+
+    def _new_batch(self) -> Batch:
+        return Batch(
+            self._number,
+            self._log.partitions,
+            self._projection.view,
+            self._projection.rule,
+            self._opener,
+            self._environment.wall_ms(),
+        )
+
+
+def _answer(outcomes: Outcomes) -> None:
+    for pending, outcome in outcomes:
+        pending.answer(outcome)

@@ -1,0 +1,33 @@
+"""Questions about a projection that decisions, reads and routing ask alike."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from projections.rows import RunRow, SessionRow
+
+
+class Rows(Protocol):
+    """Anything that knows the rows of sessions and runs."""
+
+    def session(self, session_id: str) -> SessionRow | None:
+        """The row of a session."""
+        ...
+
+    def run(self, run_id: str) -> RunRow | None:
+        """The row of a run, also when its session was purged."""
+        ...
+
+
+def session_is_purged(rows: Rows, session_id: str) -> bool:
+    """True when a session whose home this is has been purged."""
+    row = rows.session(session_id)
+    return row is not None and row.purged
+
+
+def live_run(rows: Rows, run_id: str) -> RunRow | None:
+    """A run that lives here and whose session has not been purged: a run of a purged session counts as missing."""
+    row = rows.run(run_id)
+    if row is None or not row.session_id:
+        return row
+    return None if session_is_purged(rows, row.session_id) else row

@@ -105,7 +105,7 @@ async def _rebuild(log: EmbeddedLog, folder: Path) -> Measured:
     records = 0
     for partition in range(log.partitions):
         projection = Projection(partition, log, DiskFiles(folder / str(partition)), SystemEnvironment())
-        await projection.open()
+        await projection.reopen()
         records += projection.applied_position
         projection.close()
     measured = _measured(records, begun, processor)

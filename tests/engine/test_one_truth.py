@@ -434,6 +434,7 @@ async def test_a_disk_that_takes_nothing_does_not_make_a_projection_be_rebuilt(
     store = await opened(told)
     partition = store.partitions[place(S1)]
     generation = current_projection(told, S1)
+    states: list[bool] = []
 
     def full(*_: object) -> None:
         raise ProjectionUnavailable("No space left on device")
@@ -442,11 +443,12 @@ async def test_a_disk_that_takes_nothing_does_not_make_a_projection_be_rebuilt(
         patched.setattr(RocksView, "commit", full)
         assert (await code_of(store, NEXT.append("full/1"))).code == "unavailable"
         await asyncio.sleep(0.3)
-        assert not partition.ready
+        states.append(partition.ready)
     for _ in range(300):
         if partition.ready:
             break
         await asyncio.sleep(0.02)
+    assert states == [False], "it cannot serve while nothing can be written"
     assert current_projection(told, S1) == generation
     assert (await do(store, NEXT.append("full/1")))["inserted"] is False
     await digests(store)

@@ -19,6 +19,8 @@ from service.browsers import foreign
         {"host": "10.0.0.7:8420"},
         {"host": "127.0.0.1:8420", "origin": "http://127.0.0.1:8420", "sec-fetch-site": "same-origin"},
         {"host": "127.0.0.1:8420", "sec-fetch-site": "none"},
+        {"host": "127.0.0.1:8420", "user-agent": "Mozilla/5.0"},
+        {"host": "store", "user-agent": "python-httpx/0.28"},
     ],
 )
 def test_these_may_ask(headers: dict[str, str]) -> None:
@@ -28,9 +30,10 @@ def test_these_may_ask(headers: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        {"host": "rebind.evil.example:8420"},
-        {"host": "localhost.evil.example"},
-        {"host": "127.0.0.1.evil.example"},
+        {"host": "rebind.evil.example:8420", "user-agent": "Mozilla/5.0"},
+        {"host": "localhost.evil.example", "user-agent": "Mozilla/5.0"},
+        {"host": "127.0.0.1.evil.example", "sec-fetch-site": "same-origin"},
+        {"user-agent": "Mozilla/5.0"},
         {"host": "127.0.0.1:8420", "origin": "https://evil.example"},
         {"host": "127.0.0.1:8420", "origin": "null"},
         {"host": "127.0.0.1:8420", "origin": "http://127.0.0.1:9999"},

@@ -97,7 +97,7 @@ def test_a_service_of_another_store_is_not_asked(folder: Path, service: Service,
         assert (projection(folder), projection(tmp_path)) == before
 
 
-@pytest.mark.parametrize("status", [{}, {"store_id": ""}, {"store_id": None}])
+@pytest.mark.parametrize("status", [{}, {"store_id": ""}])
 def test_a_service_that_does_not_say_what_it_serves_is_not_asked(
     folder: Path, service: Service, status: dict[str, object]
 ) -> None:

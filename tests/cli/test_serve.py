@@ -11,9 +11,12 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bin.cli import logs
+from bin.cli.app import main
 from tests.cli.processes import Done, runstore, serving
 
 
@@ -32,6 +35,24 @@ def busy_port() -> Iterator[int]:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]
         yield port
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs in this process, in the test's folder, what is refused before a store is opened."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logs, "configure", lambda _: None)
+    monkeypatch.setattr(logs, "silence", lambda *_: None)
+
+    def run(*arguments: str, **variables: str) -> Done:
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            status = main(arguments)
+        out, err = capsys.readouterr()
+        return Done(status, out, err)
+
+    return run
 
 
 def refused(done: Done, told: str, hint: str = "") -> None:
@@ -71,22 +92,24 @@ def test_the_log_level_is_obeyed(made: Path) -> None:
     assert (done.status, done.err) == (0, "")
 
 
-def test_a_port_in_use(tmp_path: Path, busy_port: int) -> None:
+def test_a_port_in_use(tmp_path: Path, start: Any, busy_port: int) -> None:
     address = f"127.0.0.1:{busy_port}"
-    done = runstore(tmp_path, "serve", "--listen", address)
+    done = start("serve", "--listen", address)
     told = f"cannot listen on http://{address}: address already in use"
     refused(done, told, "something that is no Runstore listens there; choose another with --listen")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
-def test_an_address_that_others_reach_is_refused_since_there_are_no_tokens(tmp_path: Path, address: str) -> None:
-    refused(runstore(tmp_path, "serve", "--listen", address), "without tokens only loopback is served")
+def test_an_address_that_others_reach_is_refused_since_there_are_no_tokens(
+    tmp_path: Path, start: Any, address: str
+) -> None:
+    refused(start("serve", "--listen", address), "without tokens only loopback is served")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_on_kafka_is_not_in_this_version(tmp_path: Path) -> None:
-    refused(runstore(tmp_path, "serve", RUNSTORE_LOG="kafka"), "RUNSTORE_LOG: a log on Kafka is not in this version")
+def test_a_log_on_kafka_is_not_in_this_version(start: Any) -> None:
+    refused(start("serve", RUNSTORE_LOG="kafka"), "RUNSTORE_LOG: a log on Kafka is not in this version")
 
 
 def test_a_folder_that_another_process_has_open(tmp_path: Path) -> None:
@@ -131,19 +154,17 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     refused(done, f"the data folder {tmp_path}/file/below cannot be written")
 
 
-def test_a_file_is_no_data_folder(tmp_path: Path) -> None:
+def test_a_file_is_no_data_folder(tmp_path: Path, start: Any) -> None:
     (tmp_path / "file").touch()
     for command in (["serve", "--listen", "127.0.0.1:0"], ["verify"]):
-        done = runstore(tmp_path, *command, RUNSTORE_DATA_DIR="file")
+        done = start(*command, RUNSTORE_DATA_DIR="file")
         refused(done, f"{tmp_path}/file is a file, not a folder", "choose another --data-dir")
 
 
-def test_a_folder_that_has_lost_its_store_json_is_refused_alike_by_all(made: Path, tmp_path: Path) -> None:
+def test_a_folder_that_has_lost_its_store_json_is_refused_alike_by_all(made: Path, tmp_path: Path, start: Any) -> None:
     shutil.copytree(made / "runstore-data", tmp_path / "runstore-data")
     (tmp_path / "runstore-data" / "store.json").unlink()
-    told = {
-        runstore(tmp_path, *command).err for command in (["serve", "--listen", "127.0.0.1:0"], ["verify"], ["rebuild"])
-    }
+    told = {start(*command).err for command in (["serve", "--listen", "127.0.0.1:0"], ["verify"], ["rebuild"])}
     (message,) = told
     assert message == (
         f"runstore: {tmp_path}/runstore-data holds a store's log or keys but no store.json, without which they cannot "

@@ -22,8 +22,9 @@ from bench.workers import Handler
 from engine.environment import SystemEnvironment
 from engine.logs.embedded import EmbeddedLog
 from engine.opening import StoreSettings, open_store
-from engine.projection import DiskFiles, Projection
-from projections.rebuild import READ_RECORDS_MAX
+from projections.position_rule import PositionRule
+from projections.rebuild import READ_RECORDS_MAX, catch_up
+from projections.rocks import RocksView
 from schemas.log_record import decode
 
 _RECORDS_A_RUN: Final = 50
@@ -101,13 +102,16 @@ async def _open(folder: Path) -> EmbeddedLog:
 
 
 async def _rebuild(log: EmbeddedLog, folder: Path) -> Measured:
+    environment = SystemEnvironment()
     begun, processor = time.perf_counter(), time.process_time()
     records = 0
     for partition in range(log.partitions):
-        projection = Projection(partition, log, DiskFiles(folder / str(partition)), SystemEnvironment())
-        await projection.reopen()
-        records += projection.applied_position
-        projection.close()
+        view = RocksView(folder / str(partition))
+        rule = PositionRule(partition, voids_legal=False)
+        await catch_up(log, partition, view, rule, pause=lambda: environment.sleep(0))
+        view.flush()
+        records += rule.end
+        view.close()
     measured = _measured(records, begun, processor)
     shutil.rmtree(folder)
     return measured

@@ -126,15 +126,15 @@ class DataFolder:
         try:
             told = json.loads(self._description.read_text(encoding="utf-8"))
             written_format = int(told["format"])
+            if written_format != FORMAT:
+                raise OpeningError(
+                    f"{self.path} was written in data format {written_format}, and this version reads {FORMAT}; "
+                    "use a version of Runstore that reads it"
+                )
             self.partitions, self.store_id = int(told["partitions"]), str(told["store_id"])
             self.complete = bool(told["complete"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OpeningError(f"{self._description} cannot be read: {error}") from error
-        if written_format != FORMAT:
-            raise OpeningError(
-                f"{self.path} was written in data format {written_format}, and this version reads {FORMAT}; "
-                "use a version of Runstore that reads it"
-            )
         if asked is not None and asked != self.partitions:
             raise OpeningError(
                 f"this store was made with {self.partitions} partitions, which never changes; leave out "

@@ -30,6 +30,10 @@ class JsonError(ValueError):
     """Bytes that are not the JSON asked for. The message tells the place, and none of the content."""
 
 
+class JsonTooDeep(JsonError):
+    """The text is nested deeper than can be read here; whether it is JSON is not known."""
+
+
 def check_json_text(data: bytes) -> str | None:
     """None for one JSON text by RFC 8259 in UTF-8, nested at most 128 deep (`[]` is 1), else what is wrong.
 
@@ -46,9 +50,10 @@ def check_json_text(data: bytes) -> str | None:
 
 
 def load_strict(data: bytes | str) -> object:
-    """The value of a JSON text with no key twice, no lone surrogate, no NaN and no number beyond a float's range.
+    """The value of a JSON text with no key twice and no lone surrogate. JsonError otherwise.
 
-    Integers are `int` (up to 4,300 digits), other numbers `float`. JsonError otherwise.
+    Integers are `int`, other numbers `float`; a number that neither holds is infinite, which no field takes. A text
+    nested deeper than can be read here is `JsonTooDeep`.
     """
     if isinstance(data, str):
         try:
@@ -56,8 +61,12 @@ def load_strict(data: bytes | str) -> object:
         except UnicodeEncodeError:
             raise JsonError("a text holds a lone surrogate") from None
     text = _decode_utf8(data)
-    _check_depth(data)
-    value = _read(text, _strict)
+    try:
+        value = _read(text, _lenient_numbers)
+    except JsonTooDeep:
+        if sum(_bracket_steps(data)) != 0:
+            raise JsonError("not JSON: an array or object does not end") from None
+        raise
     if _surrogate_escape(text):
         _refuse_lone_surrogates(value)
     return value
@@ -138,14 +147,19 @@ def _decode_utf8(data: bytes) -> str:
 def _check_depth(data: bytes) -> None:
     if data.count(b"[") + data.count(b"{") <= payload_depth_max:
         return
+    depth = max(accumulate(_bracket_steps(data)), default=0)
+    if depth > payload_depth_max:
+        raise JsonError(f"nested {depth} deep, where {payload_depth_max} is the most")
+
+
+def _bracket_steps(data: bytes) -> array[int]:
+    """For each bracket outside strings, 1 where it opens and -1 where it closes."""
     if b"\\" in data:
         # Left to right, so that a quote after an even number of backslashes stays.
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     outside_strings = b"".join(data.split(b'"')[::2])
     brackets = outside_strings.translate(_BRACKET_STEPS, _NOT_BRACKETS)
-    depth = max(accumulate(array("b", brackets)), default=0)
-    if depth > payload_depth_max:
-        raise JsonError(f"nested {depth} deep, where {payload_depth_max} is the most")
+    return array("b", brackets)
 
 
 def _is_json(text: str) -> bool:
@@ -173,7 +187,7 @@ def _read(text: str, decoder: json.JSONDecoder) -> object:
     except json.JSONDecodeError as error:
         raise JsonError(f"not JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
-        raise JsonError("nested too deep to read here") from None
+        raise JsonTooDeep("nested too deep to read here") from None
 
 
 def _after_space(text: str, at: int) -> int:
@@ -190,6 +204,10 @@ def _read_integer(digits: str) -> int:
     if len(digits) > integer_digits_max:
         raise JsonError(f"a number of {len(digits)} digits, where {integer_digits_max} is the most")
     return int(digits)
+
+
+def _read_any_integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= integer_digits_max else math.inf
 
 
 def _read_fraction(digits: str) -> float:
@@ -228,6 +246,9 @@ _skipper: Final = json.JSONDecoder(
     parse_int=bool, parse_float=bool, parse_constant=_refuse_constant, object_pairs_hook=len
 )
 _scan: Final = make_scanner(_skipper)  # type: ignore[arg-type]  # its stub names itself, where a decoder is meant
+_lenient_numbers: Final = json.JSONDecoder(
+    parse_int=_read_any_integer, parse_constant=_refuse_constant, object_pairs_hook=_read_pairs
+)
 _strict: Final = json.JSONDecoder(
     parse_int=_read_integer,
     parse_float=_read_fraction,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas.json_text import JsonError, load_strict
+from schemas.json_text import JsonError, JsonTooDeep, load_strict
 from schemas.refusals import Refusal, invalid
 from service.body import Body
 from service.routing import Reply, refused
@@ -19,6 +19,8 @@ async def read_object(body: Body, *, empty_is_legal: bool = False) -> dict[str, 
         return {}
     try:
         value = load_strict(data)
+    except JsonTooDeep as error:
+        return refused(invalid(f"the body: {error}"))
     except JsonError as error:
         return refused(invalid(f"the body: {error}"), 400)
     if not isinstance(value, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -37,7 +38,12 @@ class Reply:
 
 def answered(answer: JsonObject) -> Reply:
     """200 with a JSON object."""
-    return Reply(200, msgspec.json.encode(answer), _JSON)
+    try:
+        body = msgspec.json.encode(answer)
+    except UnicodeEncodeError:
+        # A text may hold a lone surrogate, as an escape in a payload can: it is shown as that escape again.
+        body = json.dumps(answer, separators=(",", ":")).encode("ascii")
+    return Reply(200, body, _JSON)
 
 
 def text(body: bytes, content_type: bytes) -> Reply:

@@ -91,6 +91,8 @@ class EmbeddedLog:
         why = ""
         if self._files is None:
             why = self._unavailable()
+        elif partition in self._files.damaged_ends:
+            why = str(self._files.damaged_ends[partition])
         elif partition in self._in_flight:
             why = "another batch of this partition is in flight"
         elif position < self._ends[partition]:
@@ -104,7 +106,7 @@ class EmbeddedLog:
 
     async def read(self, partition: int, position: int, records_max: int = 1000) -> list[LogEntry]:
         """See `Log`. Returns at most about 4 MiB; blocks for as long as that takes."""
-        return self._opened().read(partition, position, self._ends[partition], records_max)
+        return self._sound(partition).read(partition, position, self._ends[partition], records_max)
 
     def fetch(self, partition: int, positions: Sequence[int]) -> list[bytes]:
         """See `Log`. Also raises `LogUnavailable`."""
@@ -117,7 +119,7 @@ class EmbeddedLog:
 
     async def end(self, partition: int) -> int:
         """See `Log`."""
-        self._opened()
+        self._sound(partition)
         return self._ends[partition]
 
     async def close(self) -> None:
@@ -141,6 +143,13 @@ class EmbeddedLog:
         if self._files is None:
             raise LogUnavailable(self._unavailable())
         return self._files
+
+    def _sound(self, partition: int) -> LogFiles:
+        """The files, unless damage hides where the partition ends: then what it holds cannot be told."""
+        files = self._opened()
+        if partition in files.damaged_ends:
+            raise files.damaged_ends[partition]
+        return files
 
     def _unavailable(self) -> str:
         if self._closer is not None:

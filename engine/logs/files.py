@@ -77,7 +77,9 @@ class LogFiles:
         self._marker.store(self._written())
         self._marker.sync()
         _sync_directory(self._path)
-        self.ends_at_opening = self._ends()
+        self.damaged_ends: dict[int, LogCorrupt] = {}
+        """The partitions whose end cannot be told, because a record there cannot be read, and why."""
+        self.ends_at_opening = [self._end(partition) for partition in range(self._partitions)]
         """Each partition's end: the position after its last record, 0 where there is none."""
 
     def _check(self, acknowledged: wal.Acknowledged | None) -> None:
@@ -189,20 +191,41 @@ class LogFiles:
         except LogError as error:
             _log.warning("%s: %s", self._path, error)
 
-    def _ends(self) -> list[int]:
-        ends: list[int] = []
-        with translated("looked through"):
-            iterator = self._database.iter()
-            try:
-                for partition in range(self._partitions):
+    def _end(self, partition: int) -> int:
+        """Find a partition's end; note where damage hides it: a lower one, taken for true, would overwrite records."""
+        try:
+            with translated("looked through", partition):
+                iterator = self._database.iter()
+                try:
                     # Going backwards, RocksDB knows no bound: what it finds may be another partition's.
                     iterator.seek_for_prev(_KEY.pack(partition, position_max))
+                    # The next seek would forget an error, and a damaged block looks like the end of everything.
+                    iterator.status()
                     found, position = _KEY.unpack(iterator.key()) if iterator.valid() else (None, 0)
-                    ends.append(position + 1 if found == partition else 0)
-                iterator.status()
-            finally:
-                del iterator
-        return ends
+                finally:
+                    del iterator
+        except LogCorrupt as error:
+            end = self._readable_end(partition)
+            self.damaged_ends[partition] = LogCorrupt(
+                f"partition {partition}: the record at position {end}, or one after it, is damaged: {error}",
+                partition=partition,
+                position=end,
+            )
+            return end
+        return position + 1 if found == partition else 0
+
+    def _readable_end(self, partition: int) -> int:
+        """The position after the last record that can be reached from the first one."""
+        end = 0
+        iterator = self._database.iter()
+        try:
+            iterator.seek(_KEY.pack(partition, 0))
+            while iterator.valid() and iterator.key()[:2] == _KEY.pack(partition, 0)[:2]:
+                end = int.from_bytes(iterator.key()[2:], "big") + 1
+                iterator.next()
+        finally:
+            del iterator
+        return end
 
     def _written(self) -> wal.Acknowledged:
         return wal.Acknowledged(self._wal_end.number, self._wal_end.length, self._database.latest_sequence_number())

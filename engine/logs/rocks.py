@@ -48,7 +48,7 @@ def translated(done: str, partition: int | None = None, position: int | None = N
             kind = LogCorrupt
         elif status.startswith("Result incomplete: Write stall"):
             kind = WriteStalled
-        where = "" if position is None else f" at {position}"
+        where = "" if position is None else f" at position {position}"
         where = "" if partition is None else f", partition {partition}{where},"
         raise kind(f"the log{where} could not be {done}: {status}", partition=partition, position=position) from error
 

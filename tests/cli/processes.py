@@ -52,7 +52,7 @@ class Service:
 
 def environment(**variables: str) -> dict[str, str]:
     """The environment without settings but these."""
-    unwanted = {"NO_COLOR", "PYTHONDONTWRITEBYTECODE"}
+    unwanted = {"COLUMNS", "NO_COLOR", "PYTHONDONTWRITEBYTECODE"}
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith("RUNSTORE_") and name not in unwanted
     }

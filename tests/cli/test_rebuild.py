@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.server
 import json
 import shutil
@@ -97,13 +98,18 @@ def test_a_service_of_another_store_is_not_asked(folder: Path, service: Service,
         assert (projection(folder), projection(tmp_path)) == before
 
 
-@pytest.mark.parametrize("status", [{}, {"store_id": ""}])
-def test_a_service_that_does_not_say_what_it_serves_is_not_asked(
-    folder: Path, service: Service, status: dict[str, object]
-) -> None:
+def test_a_service_that_does_not_say_what_it_serves_is_not_asked(folder: Path, service: Service) -> None:
     assert service.process.poll() is None
-    with answering(status) as there:
+    with answering({}) as there:
         refused_as_in_use(runstore(folder, "rebuild", RUNSTORE_LISTEN=there), folder)
+
+
+def test_two_stores_without_an_id_are_not_the_same(tmp_path: Path) -> None:
+    (tmp_path / "runstore-data").mkdir()
+    (tmp_path / "runstore-data" / "store.json").write_text('{"format": 1, "partitions": 1, "store_id": ""}')
+    with (tmp_path / "runstore-data" / "LOCK").open("w") as lock, answering({"store_id": ""}) as there:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused_as_in_use(runstore(tmp_path, "rebuild", RUNSTORE_LISTEN=there), tmp_path)
 
 
 def test_a_url_names_the_service_whatever_the_folder(folder: Path, service: Service, other: Path) -> None:

@@ -26,6 +26,7 @@ from schemas.values import (
 )
 from service.body import linger_seconds_max
 from service.methods import METHODS
+from service.routing import answered
 from tests.service.arguments import ARGUMENTS, record_args
 from tests.service.fake import NOON, NOON_TEXT, FakeStore, page, run_meta
 from tests.service.served import Served, read_raw, served, until
@@ -110,7 +111,7 @@ async def test_unavailable_tells_when_to_try_again(service: Served, store: FakeS
         (b'{"session_id":"a","session_id":"a"}', "the body: a key stands twice"),
         (b'{"record":{"payload":"1","payload":"1"}}', "the body: a key stands twice"),
         (b'{"session_id":"\\ud800"}', "the body: a text holds a lone surrogate"),
-        (b"[" * 100_000, "the body: nested"),
+        (b"[" * 100_000, "the body: not JSON"),
     ],
 )
 async def test_a_body_that_is_no_strict_json_is_400(
@@ -456,3 +457,18 @@ async def test_the_description_is_served(service: Served) -> None:
     described = (await service.http.get("/openapi.json")).json()
     assert described["info"]["version"] == "9.9"
     assert quote("/v1/runs/{id}", safe="/{}") in described["paths"]
+
+
+async def test_a_lone_surrogate_in_an_answer_is_shown_as_its_escape() -> None:
+    # A tool call's ID may be any text of a payload; such an answer failed for ever.
+    reply = answered({"tool_call_id": "\ud83d", "name": "é"})
+    assert json.loads(reply.body) == {"tool_call_id": "\ud83d", "name": "é"}
+    assert b"\\ud83d" in reply.body
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000 + b"]" * 100_000, b'{"session_id":1e400}', b'{"session_id":' + b"9" * 5000 + b"}"]
+)
+async def test_json_that_fits_no_field_is_422(http: httpx.AsyncClient, body: bytes) -> None:
+    response = await http.post("/v1/store/load_session", content=body)
+    assert (response.status_code, response.json()["code"]) == (422, "invalid_command")

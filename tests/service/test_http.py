@@ -469,6 +469,6 @@ async def test_a_lone_surrogate_in_an_answer_is_shown_as_its_escape() -> None:
 @pytest.mark.parametrize(
     "body", [b"[" * 100_000 + b"]" * 100_000, b'{"session_id":1e400}', b'{"session_id":' + b"9" * 5000 + b"}"]
 )
-async def test_json_that_fits_no_field_is_422(http: httpx.AsyncClient, body: bytes) -> None:
-    response = await http.post("/v1/store/load_session", content=body)
+async def test_json_that_fits_no_field_is_422(service: Served, body: bytes) -> None:
+    response = await service.http.post("/v1/store/load_session", content=body)
     assert (response.status_code, response.json()["code"]) == (422, "invalid_command")

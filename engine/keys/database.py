@@ -29,8 +29,8 @@ from typing import Final
 
 from rocksdict import BottommostLevelCompaction, CompactOptions, WriteBatch
 
+from engine.durable import sync_folder
 from engine.keys.errors import KeyStoreError
-from engine.keys.master import sync_folder
 from engine.keys.rocks import KEYS, last_key, open_database, scan, table_bytes, translated
 from engine.logs import wal
 from engine.logs.interface import LogCorrupt

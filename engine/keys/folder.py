@@ -14,8 +14,9 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from engine.durable import sync_folder
 from engine.keys.errors import KeyStoreError, MasterKeyError
-from engine.keys.master import MasterKey, sync_folder
+from engine.keys.master import MasterKey
 from engine.keys.rocks import open_database, translated
 
 _CHECK: Final = b"runstore key store"

@@ -18,6 +18,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from engine.durable import sync_folder
 from engine.keys.errors import MasterKeyError
 
 RandomBytes = Callable[[int], bytes]
@@ -121,12 +122,3 @@ def _create(path: Path, key: bytes) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise MasterKeyError(f"cannot create the master key {path}: {error.strerror or error}") from error
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable: what was created, renamed or removed there stays so."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

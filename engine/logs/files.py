@@ -25,6 +25,7 @@ from typing import Final
 
 from rocksdict import WriteBatch, WriteOptions
 
+from engine.durable import sync_folder
 from engine.logs import wal
 from engine.logs.interface import LogCorrupt, LogEntry, LogError, LogUnavailable
 from engine.logs.rocks import open_database, translated
@@ -76,7 +77,7 @@ class LogFiles:
         opened.callback(self._wal_end.close)
         self._marker.store(self._written())
         self._marker.sync()
-        _sync_directory(self._path)
+        sync_folder(self._path)
         self.damaged_ends: dict[int, LogCorrupt] = {}
         """The partitions whose end cannot be told, because a record there cannot be read, and why."""
         self.ends_at_opening = [self._end(partition) for partition in range(self._partitions)]
@@ -255,12 +256,4 @@ def _make_directory(path: Path) -> None:
     missing = [directory for directory in (path, *path.parents) if not directory.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for directory in missing:
-        _sync_directory(directory.parent)
-
-
-def _sync_directory(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+        sync_folder(directory.parent)

@@ -1,0 +1,50 @@
+"""Purges whose key deletion fails: the caller is told, the others go on, and a repeat finishes the work."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.environment import SystemEnvironment
+from engine.opening import StoreSettings, open_store
+from engine.store import Store
+from schemas.refusals import Refused
+from service.methods import call
+from tests.contract.builders import Command, create_session, end_session, place, purge_session
+
+
+async def do(store: Store, command: Command) -> dict[str, Any]:
+    return await call(store, command.method, command.args)
+
+
+async def test_a_failed_deletion_holds_up_no_other_purge_and_is_finished_by_a_repeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An error of the file system stopped every later purge of the partition, and the store could not be closed.
+    store = await open_store(StoreSettings(tmp_path), SystemEnvironment())
+    names = [name for n in range(100) if place(name := f"s-{n}") == 0][:3]
+    for name in names:
+        await do(store, create_session(name))
+        await do(store, end_session(name))
+    failing = True
+
+    def full(_path: Path) -> None:
+        if failing:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("engine.keys.database.sync_folder", full)
+    with pytest.raises(Refused) as caught:
+        await do(store, purge_session(names[0]))
+    assert caught.value.code == "unavailable"
+    with pytest.raises(Refused, match="session_purged"):
+        await do(store, create_session(names[0]))
+    failing = False
+    assert await asyncio.gather(*(do(store, purge_session(name)) for name in names)) == [{}, {}, {}]
+    assert [store._keys.keys_of(f"session:{name}") for name in names] == [(), (), ()]
+    await store.close()
+    store = await open_store(StoreSettings(tmp_path), SystemEnvironment())
+    assert store.ready()
+    await store.close()

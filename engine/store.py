@@ -331,8 +331,11 @@ class Store:
         return self._partitions
 
     def ready(self) -> bool:
-        """True once every partition has applied the end of the log that it found at start."""
-        return not self._closed and all(partition.ready for partition in self._partitions)
+        """True while every partition serves, having applied the end of the log that it found at start.
+
+        A key store that failed takes no new session until the store is started again, so that is not ready either.
+        """
+        return not self._closed and not self._keys.failed and all(partition.ready for partition in self._partitions)
 
     async def status(self) -> StoreStatus:
         """How the store and each of its partitions stand."""

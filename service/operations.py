@@ -81,7 +81,10 @@ class Operations:
         if isinstance(store, Refusal):
             return refused(store)
         waiting = [each for each in (await store.status()).partitions if each.state != "serving"]
-        told = ", ".join(f"partition {each.partition} is {each.state}" for each in waiting) or "the store is closing"
+        told = (
+            ", ".join(f"partition {each.partition} is {each.state}" for each in waiting)
+            or "the store is closing, or its key store has failed and it must be started again"
+        )
         return refused(refuse(Code.UNAVAILABLE, told))
 
     async def _status(self, _call: Call) -> Reply:

@@ -21,6 +21,11 @@ PurgeListener = Callable[[Sequence[bytes]], None]
 class KeyStore(Protocol):
     """Keeps data keys by ID and owner. `get` and `keys_of` may be called from any thread, the rest from the loop's."""
 
+    @property
+    def failed(self) -> bool:
+        """True once a sync has failed: nothing is kept any more until the store is opened again."""
+        ...
+
     async def put(self, owner: str, key_id: bytes, key: bytes) -> None:
         """Keep a key; durable once this returns. Raises `KeyStoreError`: then whether it is kept is unknown."""
         ...

@@ -28,6 +28,11 @@ class MemoryKeyStore:
         self._listeners: list[PurgeListener] = []
         self._closed = False
 
+    @property
+    def failed(self) -> bool:
+        """See `KeyStore`."""
+        return False
+
     async def put(self, owner: str, key_id: bytes, key: bytes) -> None:
         """See `KeyStore`. Raises `ValueError` for a key ID that is taken."""
         self._check_open()

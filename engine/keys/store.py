@@ -70,6 +70,11 @@ class RocksKeyStore:
             raise
         return store
 
+    @property
+    def failed(self) -> bool:
+        """See `KeyStore`."""
+        return self._failed
+
     async def put(self, owner: str, key_id: bytes, key: bytes) -> None:
         """See `KeyStore`. Raises `ValueError` for a key ID that is taken."""
         self._check_open()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.environment import SystemEnvironment
+from engine.keys import KeyStoreError
 from engine.opening import StoreSettings, open_store
 from engine.store import Store
 from schemas.refusals import Refused
@@ -47,4 +48,23 @@ async def test_a_failed_deletion_holds_up_no_other_purge_and_is_finished_by_a_re
     await store.close()
     store = await open_store(StoreSettings(tmp_path), SystemEnvironment())
     assert store.ready()
+    await store.close()
+
+
+async def test_a_store_whose_key_store_has_failed_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await open_store(StoreSettings(tmp_path), SystemEnvironment())
+    assert store.ready()
+
+    def broken(*_: object, **__: object) -> None:
+        raise KeyStoreError(tmp_path, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.keys.database.Database.sync", broken)
+        with pytest.raises(Refused, match="unavailable"):
+            await do(store, create_session("s-1"))
+    assert not store.ready()
+    await store.close()
+    store = await open_store(StoreSettings(tmp_path), SystemEnvironment())
+    assert store.ready()
+    assert (await do(store, create_session("s-1")))["session"]["status"] == "active"
     await store.close()

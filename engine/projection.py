@@ -75,7 +75,7 @@ class Projection:
         self._files = files
         self._environment = environment
         self._store: Store | None = None
-        self.rule = PositionRule(partition, voids_legal=not the_log.exclusive)
+        self.rule = self._new_rule()
         self._beside = False
         self.rebuild_progress: float | None = None
         self.rebuilt_why = ""
@@ -91,11 +91,6 @@ class Projection:
     def view(self) -> View:
         """The current projection, for reading."""
         return self.store
-
-    @property
-    def applied_position(self) -> int:
-        """The offset after the last applied entry."""
-        return self.rule.applied().position
 
     @property
     def void_records(self) -> int:
@@ -159,7 +154,7 @@ class Projection:
         self.rebuild_progress = 0.0
         new = self._files.make_new()
         try:
-            rule = PositionRule(self._partition, voids_legal=not self._log.exclusive)
+            rule = self._new_rule()
             while rule.end < self.rule.end:
                 await catch_up(
                     self._log,
@@ -232,7 +227,7 @@ class Projection:
     async def _rebuild_now(self) -> None:
         self.close()
         new = self._files.make_new()
-        rule = PositionRule(self._partition, voids_legal=not self._log.exclusive)
+        rule = self._new_rule()
         self.rebuild_progress = 0.0
         try:
             progress = await self._note_until_end()
@@ -246,6 +241,9 @@ class Projection:
             if not self._beside:
                 self.rebuild_progress = None
         self._store, self.rule = new, rule
+
+    def _new_rule(self) -> PositionRule:
+        return PositionRule(self._partition, voids_legal=not self._log.exclusive)
 
     async def _pause(self) -> None:
         """Let callers of other partitions, and of this one, have their turn."""

@@ -220,8 +220,8 @@ class Partition:
     async def rebuild(self) -> str:
         """Rebuild the projection beside the one that serves, and swap them when the new one has caught up.
 
-        Returns why that failed, empty when it did not. A damaged log stops the partition; after any other failure the
-        projection that serves goes on.
+        Returns why that failed, empty when it did not. A damaged log stops the partition, one that was cut is read
+        again; after any other failure the projection that serves goes on.
         """
         if self._state is not State.SERVING:
             return self._not_serving().detail
@@ -230,6 +230,9 @@ class Partition:
             await self._projection.rebuild_beside(self._turn_lock)
         except _DAMAGED_LOG as error:
             self._stop(error)
+            return str(error)
+        except LogRewritten as error:
+            self._recover(error)
             return str(error)
         except (ProjectionError, LogUnavailable, LogClosed, OSError) as error:
             self._rebuild_error = f"the rebuild failed: {error}"

@@ -155,16 +155,7 @@ class Projection:
         new = self._files.make_new()
         try:
             rule = self._new_rule()
-            while rule.end < self.rule.end:
-                await catch_up(
-                    self._log,
-                    self._partition,
-                    new,
-                    rule,
-                    until=self.rule.end,
-                    progress=self._note(rule),
-                    pause=self._pause,
-                )
+            await self._follow(new, rule)
             async with turn_lock:
                 await catch_up(self._log, self._partition, new, rule, until=self.rule.end)
                 self._files.adopt(new)
@@ -177,6 +168,21 @@ class Projection:
             self.rebuild_progress = None
         if old is not None:
             self._drop(old)
+
+    async def _follow(self, new: Store, rule: PositionRule) -> None:
+        """Fold the log into a new projection up to where this one has applied it, however that moves on meanwhile."""
+        while (reached := rule.end) < self.rule.end:
+            await catch_up(
+                self._log,
+                self._partition,
+                new,
+                rule,
+                until=self.rule.end,
+                progress=self._note(rule),
+                pause=self._pause,
+            )
+            if rule.end == reached:
+                raise LogRewritten(self._partition, reached, self.rule.end)
 
     def _drop(self, old: Store) -> None:
         """Remove a projection that another has replaced; one that cannot be removed now is at the next start."""

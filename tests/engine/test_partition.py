@@ -508,3 +508,20 @@ def test_a_lost_batch_is_settled_although_nobody_asks_again() -> None:
         assert not any(owner == "session:s1" for owner, _ in cluster.keys.keys.values())
 
     run_virtual(main())
+
+
+def test_a_rebuild_on_a_log_that_was_cut_ends_and_says_so() -> None:
+    # It asked for what is not there any more, again and again, and nothing else ran.
+    async def main() -> None:
+        cluster = Cluster()
+        process = await cluster.start()
+        await opened(process)
+        await process.do(RUN.append("k/1"))
+        cluster.storage.truncate(0, cluster.storage.end(0) - 1)
+        assert "truncated or rewritten" in await process.store.partitions[0].rebuild()
+        await asyncio.sleep(1)
+        assert process.store.ready()
+        assert [key for key, _ in await records(process)] == [RUN.started_key]
+        await check_whole(cluster, process)
+
+    run_virtual(main())

@@ -284,7 +284,7 @@ class Partition:
         try:
             return bool(await turn)
         except _DAMAGED_LOG as error:
-            self._stop(error)
+            self._damaged(error)
         except (ProjectionError, LogRewritten) as error:
             self._recover(error)
         except (LogUnavailable, LogClosed) as error:
@@ -310,7 +310,7 @@ class Partition:
         try:
             return function(view)
         except LogCorrupt as error:
-            self._stop(error)
+            self._damaged(error)
             raise PartitionUnavailable(self._not_serving()) from error
         except ProjectionError as error:
             self._recover(error)
@@ -323,6 +323,13 @@ class Partition:
 
     # -- when things break
 
+    def _damaged(self, error: Exception) -> None:
+        """Something in the log is not what was applied: stop, or, where others may have cut the log, read it anew."""
+        if isinstance(error, LogCorrupt) and not self._log.exclusive:
+            self._recover(error)
+        else:
+            self._stop(error)
+
     def _stop(self, error: Exception) -> None:
         """Stop for good: the log is damaged, and nothing may be answered past the damage."""
         self._state = State.STOPPED
@@ -334,8 +341,8 @@ class Partition:
         if self._state is not State.SERVING:
             return
         self._state = State.RECOVERING
-        self._rebuild_next = isinstance(error, ProjectionDamaged | LogRewritten)
-        known = isinstance(error, ProjectionError | LogRewritten)
+        self._rebuild_next = isinstance(error, ProjectionDamaged | LogRewritten | LogCorrupt)
+        known = isinstance(error, ProjectionError | LogRewritten | LogCorrupt)
         self._last_error = str(error) if known else f"unexpected error: {type(error).__name__}"
         log.error("partition %d: the projection is opened again: %s", self.number, self._last_error)
         self._wake.set()

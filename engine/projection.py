@@ -19,7 +19,7 @@ from engine.logs.wal import cut_at_damage
 from projections.errors import ProjectionDamaged, ProjectionError
 from projections.layout import VIEW_VERSION
 from projections.position_rule import PositionRule
-from projections.rebuild import Store, Verified, catch_up, resume, verify
+from projections.rebuild import Store, Verified, catch_up, resume, unchanged, verify
 from projections.rocks import RocksView, destroy
 from projections.view import MemoryView, View
 
@@ -117,17 +117,24 @@ class Projection:
             elif (rule := await self._resume()) is not None:
                 self.rule = rule
                 await catch_up(self._log, self._partition, self.store, rule, pause=self._pause)
-                return
+                if not rule.rewrites_seen:
+                    return
+                self.rebuilt_why = "the log goes on from another history"
+                log.critical(
+                    "partition %d: the log was truncated or rewritten before position %d, and acknowledged records may "
+                    "be lost. The projection is rebuilt from the log as it is.",
+                    self._partition,
+                    rule.end,
+                )
         except ProjectionDamaged as error:
             self.rebuilt_why = f"it was damaged: {error}"
             log.error("partition %d: %s; it is rebuilt from the log", self._partition, error)
         await self._rebuild_now()
 
     async def check_log(self) -> None:
-        """Raise `LogRewritten` unless the log still holds the last batch that was applied."""
-        applied = self.rule.applied()
-        if await resume(self._log, self._partition, applied, voids_legal=not self._log.exclusive) is None:
-            raise LogRewritten(self._partition, applied.batch_end, applied.position)
+        """Raise `LogRewritten` unless the log still holds what was read of it last."""
+        if not await unchanged(self._log, self._partition, self.rule, voids_legal=not self._log.exclusive):
+            raise LogRewritten(self._partition, self.rule.applied().batch_end, self.rule.end)
 
     def close(self) -> None:
         """Release the projection. Safe to repeat."""

@@ -68,9 +68,11 @@ class Router:
             case StartOneShotRun():
                 return await self._route_start(command, self.home_of(command.run.run_id))
             case StartOneShotChildRun():
+                # Where the parent was found is the home, and a parent that was not found is not looked for again: one that
+                # starts meanwhile would be refused for living in another partition than the home.
                 parent = await self._find(command.run.parent_run_id)
                 home = self.home_of(command.run.run_id) if parent is None else self._partitions[parent.home]
-                return await self._route_start(command, home)
+                return Route(home, Elsewhere(own_id_taken=await self._taken(command.run.run_id, home)))
             case _:
                 return await self._route_record(command.record)
 
@@ -96,19 +98,22 @@ class Router:
 
     async def _route_start(self, command: Start, home: Partition) -> Route:
         run = command.run
-        taken = False
-        directory = self.home_of(run.run_id)
-        if directory is not home:
-            entry = await directory.read(lambda view: _directory_entry(view, run.run_id, directory.number))
-            taken = entry is not None and entry != home.number
         return Route(
             home,
             Elsewhere(
-                own_id_taken=taken,
+                own_id_taken=await self._taken(run.run_id, home),
                 parent=await self._elsewhere(run.parent_run_id, home),
                 predecessor=await self._elsewhere(run.predecessor_run_id, home),
             ),
         )
+
+    async def _taken(self, run_id: str, home: Partition) -> bool:
+        """True when a run ID belongs to another home."""
+        directory = self.home_of(run_id)
+        if directory is home:
+            return False
+        entry = await directory.read(lambda view: _directory_entry(view, run_id, directory.number))
+        return entry is not None and entry != home.number
 
     async def _elsewhere(self, run_id: str, home: Partition) -> RunElsewhere | None:
         """A run that a start names, if it lives in another partition than the start's home."""

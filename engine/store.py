@@ -218,14 +218,14 @@ class Store:
     async def _with_key(self, owner: str, prepared: Prepared) -> Prepared:
         """Have a data key that is safe before anything names it; one that was made for nothing is used later."""
         making = self._keys_in_making.get(owner)
-        if making is None:
-            kept = self._keys.keys_of(owner)
-            if kept:
-                return Prepared(kept[-1], reserved=prepared.reserved)
-            making = asyncio.ensure_future(self._make_key(owner))
-            self._keys_in_making[owner] = making
-            making.add_done_callback(lambda _: self._keys_in_making.pop(owner, None))
         try:
+            if making is None:
+                kept = self._keys.keys_of(owner)
+                if kept:
+                    return Prepared(kept[-1], reserved=prepared.reserved)
+                making = asyncio.ensure_future(self._make_key(owner))
+                self._keys_in_making[owner] = making
+                making.add_done_callback(lambda _: self._keys_in_making.pop(owner, None))
             # Others may wait for the same key, so it is made even if this caller goes away.
             return Prepared(await asyncio.shield(making), reserved=prepared.reserved)
         except KeysError as error:

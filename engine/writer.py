@@ -10,8 +10,9 @@ on a batch that turns out void is thrown away with it and decided again. What ca
   its position. Once the barrier counts, the lost batch never can.
 
 While reading, the writer may meet a record of a command that it still owes an answer: it gives the answer that was
-decided with that record. Before each read it compares the last batch applied with the log's: a log that was cut or
-written again since is `LogRewritten`.
+decided with that record. Before each read, and at least every `compare_seconds`, it compares the last batch applied
+with the log's: a log that was cut or written again since is `LogRewritten`. Its length alone does not tell: one that was
+written on by another to just where it ended takes a batch at the expected offset, and the batch is void.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ give_up_seconds: Final = 2.0
 wait_seconds_first: Final = 0.005
 wait_seconds_max: Final = 0.25
 read_records_max: Final = 1000
+compare_seconds: Final = 1.0
 command_id_bytes: Final = 16
 
 Outcomes = list[tuple[Pending, Outcome]]
@@ -68,6 +70,7 @@ class Writer:
         self.unsettled = False
         """True while the outcome of a batch is unknown: nothing may be decided before it is settled."""
         self.last_error = ""
+        self._compared_at = environment.monotonic()
 
     async def commit(self, waiting: list[Pending]) -> bool:
         """Decide, append, apply and answer; what is left without an answer must be told `unavailable`.
@@ -77,6 +80,8 @@ class Writer:
         give_up_at = self._environment.monotonic() + give_up_seconds
         owed, voids = waiting, 0
         end_asked: int | None = None
+        if not self._log.exclusive and self._environment.monotonic() >= self._compared_at + compare_seconds:
+            await self._read_gap(owed)
         while True:
             if self.unsettled and not await self._settle(owed, give_up_at):
                 return False
@@ -187,10 +192,15 @@ class Writer:
         """Read to the end, fold what counts, and answer what turns out to have been written."""
         await self._end()
         await self._projection.check_log()
+        self._compared_at = self._environment.monotonic()
         by_id = {pending.command_id: pending for pending in owed}
         rule = self._projection.rule
         while entries := await self._log.read(self._number, rule.end, read_records_max):
+            rewrites = rule.rewrites_seen
             commands = rule.feed(entries)
+            if rule.rewrites_seen > rewrites:
+                # Which of the two histories counts is for the log to say, read from its start.
+                raise LogRewritten(self._number, entries[0].offset, rule.applied().position)
             apply(self._projection.store, rule, commands)
             self._tell(commands, by_id)
 

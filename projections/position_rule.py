@@ -75,6 +75,8 @@ class PositionRule:
         self._batch_start = NO_POSITION
         self._batch_end = NO_POSITION
         self._digest = hashlib.sha256()
+        self._trail = hashlib.sha256()
+        self._trail_end = 0
         self._in_void_batch = False
         self._held: list[LogRecord] = []
         self._held_data: list[bytes] = []
@@ -82,6 +84,7 @@ class PositionRule:
         self._applied_voids = 0
         self.void_records = 0
         self.rewrites_seen = 0
+        """How many batches followed another history: the log was cut or written again somewhere before them."""
 
     @classmethod
     def resumed(
@@ -90,7 +93,8 @@ class PositionRule:
         """Continue after what a projection has applied, or return None when the log is another one.
 
         `batch` is what the log holds from `applied.batch_start` up to `applied.batch_end`. None means that the
-        log was cut below the projection, or written again: the projection must be rebuilt.
+        log was cut below the projection, or written again: the projection must be rebuilt. Void records after that batch
+        are read again, since no digest tells whether they are still what stands there.
         """
         rule = cls(partition, voids_legal=voids_legal)
         digest = hashlib.sha256()
@@ -99,11 +103,11 @@ class PositionRule:
         if applied.batch_start != NO_POSITION and digest.digest() != applied.batch_digest:
             return None
         rule._digest = digest
-        rule._end = rule._applied = applied.position
+        rule._end = rule._applied = rule._trail_end = max(applied.batch_end, 0)
         rule._batch_start = applied.batch_start
         rule._batch_end = applied.batch_end
         rule._appended_at = applied.appended_at
-        rule.void_records = rule._applied_voids = applied.void_records
+        rule.void_records = rule._applied_voids = applied.void_records - (applied.position - rule._end)
         return rule
 
     @property
@@ -119,6 +123,10 @@ class PositionRule:
     def prev(self) -> bytes:
         """What the first record of the next batch must carry."""
         return GENESIS if self._batch_start == NO_POSITION else self._digest.digest()
+
+    def trail(self) -> tuple[int, int, bytes]:
+        """The void entries that were fed after the last command: their first offset, the one after, their SHA-256."""
+        return max(self._batch_end, 0), self._trail_end, self._trail.digest()
 
     def applied(self) -> Applied:
         """How far whole commands have been given back, as a projection stores it."""
@@ -150,6 +158,9 @@ class PositionRule:
                     commands.append(self._complete())
             elif self._held:
                 raise self._broken(entry.offset, "a void record in the middle of a command")
+            else:
+                self._trail.update(entry.data)
+                self._trail_end = entry.offset + 1
             self._end = entry.offset + 1
             # Not inside a batch that is void as a whole: whoever continues from here must see where it starts.
             if not self._held and not self._in_void_batch:
@@ -166,6 +177,7 @@ class PositionRule:
         self._appended_at = records[-1].appended_at
         self._applied_voids = self.void_records
         self._in_void_batch = False
+        self._trail, self._trail_end = hashlib.sha256(), self._end
 
     def _complete(self) -> CountedCommand:
         command = CountedCommand(tuple(self._held))
@@ -176,7 +188,8 @@ class PositionRule:
         for data in self._held_data:
             self._digest.update(data)
         self._held, self._held_data = [], []
-        self._batch_end = command.records[-1].position + 1
+        self._batch_end = self._trail_end = command.records[-1].position + 1
+        self._trail = hashlib.sha256()
         self._appended_at = command.records[-1].appended_at
         return command
 

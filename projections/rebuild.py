@@ -6,6 +6,7 @@ on an overlay and commits that; there is no other way for a projection to change
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -64,19 +65,31 @@ async def resume(source: Source, partition: int, applied: Applied, *, voids_lega
     Reads the last batch that the projection applied and compares its digest: a log cut below it, or written again,
     shows.
     """
-    batch: list[Entry] = []
-    position = applied.batch_start
-    while position != NO_POSITION and position < applied.batch_end:
-        found = [
-            entry
-            for entry in await source.read(partition, position, applied.batch_end - position)
-            if entry.offset < applied.batch_end
-        ]
-        if not found:
+    batch: list[Entry] | None = []
+    if applied.batch_start != NO_POSITION:
+        batch = await _stretch(source, partition, applied.batch_start, applied.batch_end)
+    return None if batch is None else PositionRule.resumed(partition, applied, batch, voids_legal=voids_legal)
+
+
+async def unchanged(source: Source, partition: int, rule: PositionRule, *, voids_legal: bool) -> bool:
+    """True while the log still holds what the rule has read since the start of the last batch, void records too."""
+    if await resume(source, partition, rule.applied(), voids_legal=voids_legal) is None:
+        return False
+    begin, end, digest = rule.trail()
+    trail = await _stretch(source, partition, begin, end)
+    return trail is not None and hashlib.sha256(b"".join(entry.data for entry in trail)).digest() == digest
+
+
+async def _stretch(source: Source, partition: int, begin: int, end: int) -> list[Entry] | None:
+    """The entries from one offset up to another; None where the log ends before."""
+    found: list[Entry] = []
+    while begin < end:
+        entries = [entry for entry in await source.read(partition, begin, end - begin) if entry.offset < end]
+        if not entries:
             return None
-        batch.extend(found)
-        position = found[-1].offset + 1
-    return PositionRule.resumed(partition, applied, batch, voids_legal=voids_legal)
+        found.extend(entries)
+        begin = entries[-1].offset + 1
+    return found
 
 
 async def catch_up(

@@ -112,6 +112,13 @@ class MemoryView:
         self._rows: dict[bytes, bytes] = {}
         self._keys: list[bytes] = []
 
+    def copy(self) -> MemoryView:
+        """Return a projection with the same rows, which goes its own way."""
+        copied = MemoryView()
+        copied._rows = self._rows.copy()  # noqa: SLF001 # its own
+        copied._keys = self._keys.copy()  # noqa: SLF001 # its own
+        return copied
+
     def get(self, key: bytes) -> bytes | None:
         """See `View`."""
         return self._rows.get(key)

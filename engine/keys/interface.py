@@ -35,7 +35,10 @@ class KeyStore(Protocol):
         ...
 
     def keys_of(self, owner: str) -> tuple[bytes, ...]:
-        """Return the IDs of the owner's keys, oldest first."""
+        """Return the IDs of the owner's keys, oldest first, each of them durable.
+
+        Raises `KeyStoreError` once a sync has failed: whether the last ones put are kept is then unknown.
+        """
         ...
 
     async def purge(self, owner: str) -> None:

@@ -96,6 +96,7 @@ class RocksKeyStore:
 
     def keys_of(self, owner: str) -> tuple[bytes, ...]:
         """See `KeyStore`."""
+        self._check_synced()
         return tuple(row.key_id for row in self._rows_of(owner))
 
     async def purge(self, owner: str) -> None:

@@ -9,20 +9,26 @@ Basics
   so that a run is repeated by repeating its environment and faults.
 
 Caveats
-  A batch that lands late does so whatever became of its client. Before comparing anything, wait for `settle`.
+  A batch on its way lands whatever became of its client: gone, killed, or stopped and woken later. Before comparing
+  anything, wait for `settle`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from bisect import bisect_left
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from engine.environment import Environment
 from engine.logs.interface import AppendRefused, LogClosed, LogCorrupt, LogEntry, LogUnavailable, OutcomeUnknown
+
+
+T = TypeVar("T")
 
 
 class Answer(Enum):
@@ -134,7 +140,9 @@ class SimulatedLogStorage:
         self.partitions = partitions
         self._entries: list[list[LogEntry]] = [[] for _ in range(partitions)]
         self._ends = [0] * partitions
-        self._late: set[asyncio.Task[None]] = set()
+        self._travelling: dict[asyncio.Task[object], None] = {}
+        self.on_land: Callable[[int, int, Sequence[bytes]], None] | None = None
+        """Told of each batch that lands: partition, offset, records."""
 
     def end(self, partition: int) -> int:
         """Return the offset that the next record will get."""
@@ -151,6 +159,8 @@ class SimulatedLogStorage:
         assert landed >= self._ends[partition]
         self._entries[partition] += [LogEntry(landed + index, bytes(data)) for index, data in enumerate(batch)]
         self._ends[partition] = landed + len(batch)
+        if self.on_land is not None:
+            self.on_land(partition, landed, batch)
         return landed
 
     def truncate(self, partition: int, end: int) -> None:
@@ -164,16 +174,27 @@ class SimulatedLogStorage:
         assert self._entries[partition][index].offset == position
         self._entries[partition][index] = LogEntry(position, data)
 
-    def later(self, landing: Coroutine[None, None, None]) -> None:
-        """Let a batch land later, whatever becomes of its client."""
-        task = asyncio.create_task(landing)
-        self._late.add(task)
-        task.add_done_callback(self._late.discard)
+    def travel(self, landing: Coroutine[None, None, T]) -> asyncio.Task[T]:
+        """Let a batch travel by itself, whatever becomes of its client."""
+        # In a context of its own: a simulation tells by the context which process a step belongs to.
+        nobody = contextvars.Context()
+        task = asyncio.get_running_loop().create_task(landing, context=nobody)
+        self._travelling[task] = None
+        task.add_done_callback(self._arrived, context=nobody)
+        return task
 
     async def settle(self) -> None:
-        """Wait until every late batch has landed."""
-        while self._late:
-            await asyncio.wait(self._late)
+        """Wait until every batch on its way has landed."""
+        while self._travelling:
+            await asyncio.wait(list(self._travelling))
+
+    def drop_travelling(self) -> None:
+        """Lose every batch on its way, as an exclusive log does when its one process dies."""
+        for task in self._travelling:
+            task.cancel()
+
+    def _arrived(self, task: asyncio.Task[object]) -> None:
+        self._travelling.pop(task, None)
 
     def _index(self, partition: int, position: int) -> int:
         return bisect_left(self._entries[partition], position, key=lambda entry: entry.offset)
@@ -226,35 +247,41 @@ class SimulatedLog:
 
     async def _append(self, partition: int, position: int, batch: Sequence[bytes]) -> int:
         fault = self._faults.on_append(partition, position, batch)
-        await self._environment.sleep(fault.delay_seconds)
         if fault.refused:
+            await self._environment.sleep(fault.delay_seconds)
             raise AppendRefused("refused by a fault", partition=partition, position=position)
         if fault.late_seconds is not None:
-            self.storage.later(self._land_late(fault.late_seconds, fault.copies, partition, position, batch))
+            await self._environment.sleep(fault.delay_seconds)
+            self.storage.travel(self._land_later(fault.late_seconds, fault.copies, partition, position, batch))
             raise OutcomeUnknown("the batch is late by a fault", partition=partition, position=position)
-        if self._exclusive and position < self.storage.end(partition):
+        if fault.delay_seconds:
+            landing = self._land_later(fault.delay_seconds, fault.copies, partition, position, batch)
+            landed = await asyncio.shield(self.storage.travel(landing))
+        else:
+            await self._environment.sleep(0)
+            landed = self._land(fault.copies, partition, position, batch)
+        if landed is None:
             raise AppendRefused(
                 f"the partition ends at {self.storage.end(partition)}", partition=partition, position=position
             )
-        landed = self._land(fault.copies, partition, position, batch)
         await self._environment.sleep(fault.answer_delay_seconds)
         if not landed or fault.answer is Answer.NONE:
             raise OutcomeUnknown("lost by a fault", partition=partition, position=position)
         return landed[0] if fault.answer is Answer.FIRST else landed[-1]
 
-    async def _land_late(
+    async def _land_later(
         self, seconds: float, copies: int, partition: int, position: int, batch: Sequence[bytes]
-    ) -> None:
+    ) -> list[int] | None:
         await self._environment.sleep(seconds)
-        self._land(copies, partition, position, batch)
+        return self._land(copies, partition, position, batch)
 
-    def _land(self, copies: int, partition: int, position: int, batch: Sequence[bytes]) -> list[int]:
-        """Store as many copies as may land, and return where."""
+    def _land(self, copies: int, partition: int, position: int, batch: Sequence[bytes]) -> list[int] | None:
+        """Store as many copies as may land and return where; None when the position of an exclusive log is taken."""
         if not self._exclusive:
             return [self.storage.land(partition, batch) for _ in range(copies)]
-        if copies == 0 or position < self.storage.end(partition):
-            return []
-        return [self.storage.land(partition, batch, position)]
+        if position < self.storage.end(partition):
+            return None
+        return [self.storage.land(partition, batch, position)] if copies else []
 
     async def read(self, partition: int, position: int, records_max: int = 1000) -> list[LogEntry]:
         """See `Log`."""

@@ -371,6 +371,9 @@ async def test_failed_sync_is_told_to_all_and_final(
     for attempt in (rocks.put("session:1", *new_key(9)), rocks.purge("session:1"), rocks.put_value("name", b"")):
         with pytest.raises(KeyStoreError, match="failed sync; open it again"):
             await attempt
+    # It named a key whose sync had failed as one that is kept, and a session was created under it.
+    with pytest.raises(KeyStoreError, match="failed sync; open it again"):
+        rocks.keys_of("session:1")
     assert rocks.get(new_key(1)[0]) == new_key(1)[1]
     await rocks.close()
     store = await open_rocks()

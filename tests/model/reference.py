@@ -48,6 +48,10 @@ class Run:
         }
 
 
+class WouldChange(Exception):
+    """Raised instead of the first change of a command, where the model was asked and not told."""
+
+
 def refused(code: Code, **ids: str) -> Refused:
     """A refusal that names the IDs involved."""
     return Refused(Refusal(code, f"{code.value}: {ids}", ids))
@@ -58,6 +62,7 @@ class Reference:
 
     def __init__(self, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self.now_ms = now_ms
+        self.asked = False  # True: a command that would change anything raises `WouldChange` and changes nothing
         self.sessions: dict[str, Json] = {}
         self.purged_sessions: set[str] = set()
         self.runs: dict[str, Run] = {}  # in start order
@@ -76,6 +81,11 @@ class Reference:
             raise shapes.invalid(f"no method {method}")
         return handler(args)
 
+    def changing(self) -> None:
+        """Called by every command before its first change."""
+        if self.asked:
+            raise WouldChange
+
     # Sessions
 
     def do_create_session(self, args: Json) -> Json:
@@ -83,9 +93,11 @@ class Reference:
         session_id = shapes.identifier(args.get("session_id"), "session_id")
         created_at = shapes.time_ms(args.get("created_at"), "created_at")
         self.refuse_purged(session_id)
-        session = self.sessions.setdefault(
-            session_id, {"id": session_id, "status": "active", "created_at": shapes.time_text(created_at)}
-        )
+        if session_id not in self.sessions:
+            self.changing()
+            created = {"id": session_id, "status": "active", "created_at": shapes.time_text(created_at)}
+            self.sessions[session_id] = created
+        session = self.sessions[session_id]
         if session["status"] == "ended":
             raise refused(Code.SESSION_ENDED, session_id=session_id)
         return {"session": dict(session)}
@@ -104,6 +116,7 @@ class Reference:
         ended_at = shapes.time_ms(args.get("ended_at"), "ended_at")
         session = self.session(session_id)
         if session["status"] == "active":
+            self.changing()
             session.update(status="ended", ended_at=shapes.time_text(ended_at))
         return {"session": dict(session)}
 
@@ -117,6 +130,7 @@ class Reference:
         runs = self.runs_of(session_id)
         if any(run.status == "running" for run in runs):
             raise refused(Code.SESSION_HAS_ACTIVE_RUNS, session_id=session_id)
+        self.changing()
         for run in runs:
             self.purged_runs.add(run.start["run_id"])
             del self.runs[run.start["run_id"]]
@@ -165,6 +179,7 @@ class Reference:
         if parent_linked is not None:
             self.check_parent(run, parent_linked)
 
+        self.changing()
         stopped = session_id != "" and self.sessions[session_id]["status"] == "ended"
         new = Run(run, "stop" if stopped else "proceed", started_key=started["event_key"])
         self.runs[run_id] = new
@@ -229,6 +244,7 @@ class Reference:
             return self.repeated(run, record)
         if run.status != "running":
             raise refused(Code.RUN_NOT_ACTIVE, run_id=record["run_id"])
+        self.changing()
         return self.write(run, record)
 
     def do_list_run_records(self, args: Json) -> Json:
@@ -280,6 +296,7 @@ class Reference:
         self.refuse_held_key(run, record)
         if run.status != "running":
             raise refused(Code.RUN_NOT_ACTIVE, run_id=record["run_id"])
+        self.changing()
         run.reason, run.intent_key = reason, record["event_key"]
         return self.write(run, record)
 
@@ -335,6 +352,7 @@ class Reference:
     def suspend(self, run: Run, record: Json, checkpoint: Json) -> Json:
         """Suspend a running run."""
         self.refuse_held_key(run, record)
+        self.changing()
         run.status, run.checkpoint, run.terminal_key = "suspended", checkpoint, record["event_key"]
         return self.write(run, record)
 
@@ -344,6 +362,7 @@ class Reference:
         told = shapes.lifecycle(record)
         need(told["labels"] == run.start["labels"], "record has other labels than the run")
         need(status != "canceled" or told["reason"] == (run.reason or "engine_canceled"), "record has another reason")
+        self.changing()
         run.status, run.terminal_key = status, record["event_key"]
         return self.write(run, record)
 
@@ -405,12 +424,17 @@ class Reference:
 
     def write(self, run: Run, record: Json) -> Json:
         """Add a record to the log and to its run."""
-        last = self.log[-1]["id"] if self.log else "0"
-        stored = {"id": f"{int(last) + 1:012d}", **record}
+        stored = {"id": self.next_id(record), **record}
         self.log.append(stored)
         run.records[record["event_key"]] = stored
-        run.updated_at = max(run.updated_at, self.now_ms())
+        if record["type"] in shapes.CHANGES:
+            run.updated_at = self.now_ms()
         return self.result(run, record["event_key"], inserted=True)
+
+    def next_id(self, record: Json) -> str:
+        """The ID that a record gets: later ones compare greater."""
+        del record
+        return f"{int(self.log[-1]['id']) + 1 if self.log else 1:012d}"
 
     def result(self, run: Run, event_key: str, *, inserted: bool) -> Json:
         """Where a record is, and where its session stands now."""

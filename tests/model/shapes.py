@@ -22,6 +22,7 @@ Json = dict[str, Any]
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
 LIFECYCLE: Final = ("run_started", "child_run_linked", "runtime.cancellation_intent", "run_suspended", "run_completed")
+CHANGES: Final = tuple(kind for kind in LIFECYCLE if kind != "child_run_linked")  # of the run they are records of
 RESERVED: Final = ("run_stream_end", "session_purged")
 STATUSES: Final = ("running", "suspended", "completed", "failed", "canceled")
 OUTCOME_OF: Final = {"completed": "success", "failed": "failed", "canceled": "canceled"}

@@ -1,0 +1,119 @@
+"""A log that others write to, cut or written again under an open store: it is noticed, said, and read anew."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.writer import compare_seconds
+from tests.contract.builders import Run, create_session
+from tests.engine.scene import Cluster, Process
+from tests.simulation.virtual_time import run_virtual
+
+RUN = Run("r1", "s1")
+OTHER = Run("r2", "s1")
+
+
+async def until_served(process: Process, run: Run) -> None:
+    """Wait until the process serves again, and knows or does not know a run for sure."""
+    while not process.store.ready():
+        await asyncio.sleep(0.1)
+    await process.code(run.append().but("record.agent_id", "agent.other"))
+
+
+def test_a_log_that_grew_back_to_its_length_takes_no_batch_that_follows_the_old_history() -> None:
+    # Acknowledged, and void for every reader: the batch landed at the expected offset, behind another history.
+    async def story() -> None:
+        cluster = Cluster()
+        one, two = await cluster.start(), await cluster.start()
+        await one.do(create_session("s1"))
+        await one.do(RUN.start())
+        cluster.storage.truncate(0, 1)
+        await asyncio.sleep(compare_seconds)
+        await two.do(OTHER.start())
+        assert await one.code(Run("r3", "s1").start()) == "unavailable"
+        await until_served(one, RUN)
+        assert await one.code(RUN.append()) == "run_not_found"
+        await one.do(OTHER.append())
+        await two.do(OTHER.append("note/2"))
+        for process in (one, two):
+            assert all(verified.equal for verified in await process.store.verify())
+        assert one.store.partitions[0].projection.rebuilt_why
+
+    run_virtual(story())
+
+
+def test_a_void_record_that_was_cut_away_is_not_taken_for_what_stands_there_now() -> None:
+    # A command that counts stood where the process had read a void record, and was never applied: stale answers, and
+    # acknowledged batches that were void for every other reader.
+    async def story() -> None:
+        cluster = Cluster()
+        one, two = await cluster.start(), await cluster.start()
+        await one.do(create_session("s1"))
+        batch = [entry.data for entry in cluster.storage.entries(0)]
+        cluster.storage.land(0, batch)
+        assert await one.code(RUN.append()) == "run_not_found"
+        assert (await one.store.status()).partitions[0].void_records == 1
+        cluster.storage.truncate(0, 1)
+        await asyncio.sleep(compare_seconds)
+        await two.do(RUN.start())
+        assert await one.code(RUN.append()) == "unavailable"
+        await until_served(one, RUN)
+        await one.do(RUN.append())
+        assert (await one.store.status()).partitions[0].void_records == 0
+
+    run_virtual(story())
+
+
+def test_void_records_at_the_end_are_read_again_when_a_projection_is_opened() -> None:
+    async def story() -> None:
+        cluster = Cluster()
+        files: dict[int, object] = {}
+        one = await cluster.start(files=files)  # type: ignore[arg-type]
+        await one.do(create_session("s1"))
+        cluster.storage.land(0, [entry.data for entry in cluster.storage.entries(0)])
+        assert await one.code(RUN.append()) == "run_not_found"
+        await one.store.close()
+        cluster.storage.truncate(0, 1)
+        two = await cluster.start()
+        await two.do(RUN.start())
+        again = await cluster.start(files=files)  # type: ignore[arg-type]
+        await again.do(RUN.append())
+        assert all(verified.equal for verified in await again.store.verify())
+
+    run_virtual(story())
+
+
+def test_a_batch_that_follows_another_history_sends_the_reader_back_to_the_start() -> None:
+    # The reader went on without the batch, though its own history was the one that no longer stood in the log.
+    async def story() -> None:
+        cluster = Cluster()
+        one, two = await cluster.start(), await cluster.start()
+        await one.do(create_session("s1"))
+        cluster.storage.land(0, [entry.data for entry in cluster.storage.entries(0)])
+        assert await one.code(RUN.append()) == "run_not_found"
+        cluster.storage.truncate(0, 1)
+        await two.do(RUN.start())
+        await two.do(RUN.append("note/0"))
+        assert await one.code(RUN.append()) == "unavailable"
+        await until_served(one, RUN)
+        await one.do(RUN.append())
+
+    run_virtual(story())
+
+
+def test_a_record_that_is_gone_from_a_shared_log_stops_nothing_for_good() -> None:
+    # The partition stopped for good, as for a damaged log, where the log had only been cut and could be read anew.
+    async def story() -> None:
+        cluster = Cluster()
+        process = await cluster.start()
+        await process.do(create_session("s1"))
+        await process.do(RUN.start())
+        await process.do(RUN.append())
+        partition = process.store.partitions[0]
+        cluster.storage.truncate(0, 2)
+        assert await process.code(RUN.append()) == "unavailable"
+        while not partition.ready:
+            await asyncio.sleep(0.1)
+        await process.do(RUN.append())
+
+    run_virtual(story())

@@ -30,7 +30,7 @@ def main() -> int:
         help=f"plant each known fault in turn and simulate until it is caught, at most {SEEDS_PER_PLANTED_FAULT} seeds "
         "or --seeds",
     )
-    parser.add_argument("--only", metavar="NAME", help="with --mutants: those whose name holds this")
+    parser.add_argument("--only", metavar="NAME", help="with --mutants: those whose name holds one of these, with commas between")
     arguments = parser.parse_args()
     if arguments.mutants:
         seeds = SEEDS_PER_PLANTED_FAULT if arguments.seeds is None else arguments.seeds

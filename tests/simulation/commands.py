@@ -10,7 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tests.contract.builders import Command, Run, create_session, end_session, purge_session
+from tests.contract.builders import (
+    INTENT_KEY,
+    SUSPENSION_KEY,
+    TERMINAL_KEY,
+    Command,
+    Run,
+    create_session,
+    end_session,
+    purge_session,
+)
 from tests.model.reference import Run as KnownRun
 from tests.model.shapes import STATUSES
 from tests.simulation.judge import UNKNOWN, Call, Judge
@@ -20,6 +29,7 @@ Json = dict[str, Any]
 
 AGENTS: Final = ("agent.chat", "agent.research")
 TIMES: Final = ("2026-03-01T09:00:00.000Z", "2026-03-01T09:00:00.001Z")
+KEYS: Final = ("note/0", "note/1", "other", INTENT_KEY, SUSPENSION_KEY, TERMINAL_KEY)
 REASONS: Final = ("user_request", "time_out", "session_ended")
 READS: Final = (
     "load_session",
@@ -77,7 +87,12 @@ class Commands:
                 lambda name=name: command.but(f"{name}.payload", args[name]["payload"] + " "),
                 lambda name=name: command.but(f"{name}.turn_id", args[name]["turn_id"] + "x"),
                 lambda name=name: command.but(f"{name}.event_key", args[name]["event_key"] + "x"),
+                lambda name=name: command.but(f"{name}.event_key", self._pick(KEYS)),
             ]
+        if "parent_linked" in args:
+            choices.append(lambda: command.but("parent_linked.agent_id", self._pick(AGENTS)))
+        if "canceled" in args:
+            choices.append(lambda: command.respaced("canceled"))
         if "record" in args:
             choices += [
                 lambda: command.but("record.timestamp", TIMES[1]),
@@ -138,7 +153,7 @@ class Commands:
             ended = [name for name in open_sessions if name not in active]
             return purge_session(self._pick(ended if ended and self._random.random() < 0.7 else sessions))
         if not running or kind < 0.34:
-            return self._start(self._pick(active if active and self._random.random() < 0.8 else sessions), session_id)
+            return self._start(self._pick(active if active and self._random.random() < 0.7 else sessions), session_id)
         return self._about(self._pick(running if self._random.random() < 0.75 else runs), kind)
 
     # -- inside
@@ -150,7 +165,10 @@ class Commands:
         if kind < 0.68:
             number = self._random.randint(0, 4)
             text = "x" * 700 if number == 4 else ""
-            return run.append(f"note/{number}", f'{{"n":{number},"text":"{text}"}}', self._pick(("note", "memo")))
+            event_key = f"note/{number}"
+            if self._random.random() < 0.15:
+                event_key = self._pick((run.started_key, *KEYS))
+            return run.append(event_key, f'{{"n":{number},"text":"{text}"}}', self._pick(("note", "memo")))
         reason = known.reason or "engine_canceled"
         status = self._pick(("completed", "failed", "canceled"))
         method = self._pick(("record", "record", "repair"))
@@ -163,13 +181,15 @@ class Commands:
         if self._random.random() < 0.1:
             reason = self._pick(REASONS)
         keyed = {"event_key": key} if key else {}
-        return run.end(status, reason=reason, method=f"{method}_terminal", **keyed)
+        labels = self._pick(({}, {"a": "2"})) if self._random.random() < 0.1 else None
+        return run.end(status, reason=reason, labels=labels, method=f"{method}_terminal", **keyed)
 
     def _start(self, session_id: str, only_session: str) -> Command:
         """The start of a run: of any family, of an ID that is new or taken."""
         run_id = f"run-{len(self._runs)}"
-        if self._runs and self._random.random() < 0.07:
-            run_id = self._pick(list(self._runs))
+        if self._runs and self._random.random() < 0.1:
+            purged = sorted(self._judge.model.purged_runs)
+            run_id = self._pick(purged if purged and self._random.random() < 0.5 else list(self._runs))
         labels = self._pick(({}, {"a": "1"}, {"a": "1", "b": ""}))
         run = Run(run_id, session_id, self._pick(AGENTS), started_at=self._pick(TIMES), labels=labels)
         family = self._random.random()
@@ -179,9 +199,14 @@ class Commands:
         running = [known for known in inside if known.status == "running"]
         suspended = [known for known in inside if known.status == "suspended"]
         if run.session_id and suspended and self._random.random() < 0.5:
-            before = self._pick(suspended).start
-            run = replace(run, predecessor=before["run_id"], agent_id=before["agent_id"])
-            if before["parent_run_id"]:
+            before = self._pick(suspended if self._random.random() < 0.8 else inside).start
+            run = replace(run, predecessor=before["run_id"])
+            if self._random.random() < 0.85:
+                run = replace(run, agent_id=before["agent_id"])
+            if self._random.random() < 0.15 and running:
+                parent = self._as_started(self._pick(running))
+                run = replace(run, parent=parent.run_id, parent_agent=parent.agent_id)
+            elif before["parent_run_id"]:
                 parent = self._as_started(self._judge.model.runs[before["parent_run_id"]])
                 run = replace(run, parent=parent.run_id, parent_agent=parent.agent_id)
         elif inside and self._random.random() < 0.4:

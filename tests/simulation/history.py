@@ -52,6 +52,7 @@ class History:
         self.partition = partition
         self._disk = disk
         self._batches: list[_Batch] = []
+        self._inside: set[int] = set()
         self._nonces: dict[tuple[bytes, bytes], bytes] = {}
         self.voids = 0
 
@@ -70,7 +71,9 @@ class History:
         commands: list[Counted] = []
         begin = 0
         for index, record in enumerate(records):
-            if record.last:
+            if not record.last:
+                self._inside.add(record.position + 1)
+            else:
                 mine = tuple(records[begin : index + 1])
                 commands.append(Counted(self.partition, mine, tuple(map(self._private, mine))))
                 begin = index + 1
@@ -80,9 +83,14 @@ class History:
         """The end of each batch that counts."""
         return [batch.end for batch in self._batches]
 
+    def is_inside_command(self, position: int) -> bool:
+        """True for a position between two records of one command that counts."""
+        return position in self._inside
+
     def cut(self, end: int) -> None:
         """Forget what the log forgot: every batch that does not end at or before `end`."""
         self._batches = [batch for batch in self._batches if batch.end <= end]
+        self._inside = {position for position in self._inside if position < end}
 
     def _check_whole(self, offset: int, records: Sequence[LogRecord]) -> None:
         appended_at = self._batches[-1].appended_at if self._batches else 0

@@ -85,6 +85,8 @@ class Judge:
         self._open: dict[int, Call] = {}
         self._by_content: dict[tuple[Any, ...], list[Call]] = defaultdict(list)
         self._session_keys: dict[str, bytes] = {}
+        self.problem: Exception | None = None
+        """What was found where it could not be raised: inside the store, which might take it for its own."""
         keys.on_delete = self._key_deleted
 
     # -- calls
@@ -115,6 +117,8 @@ class Judge:
         call.answer = answer
         if answer == UNKNOWN:
             return
+        if call.command.method == "purge_session" and isinstance(answer, dict):
+            self._check_key_gone(call.command.args["session_id"])
         shown = _comparable(call.command.method, answer)
         if shown not in call.allowed:
             landing = call.landing
@@ -163,10 +167,20 @@ class Judge:
             if not landing.reserved and not any(call.answer == UNKNOWN for call in landing.candidates):
                 told = [(str(call), call.answer) for call in landing.candidates]
                 raise Violation(f"{landing.ids}: written, and nobody was told that it was: {told}")
-        for session_id in self.model.purged_sessions:
-            key_id = self._session_keys.get(session_id)
-            if key_id in self._keys.disk.keys:
-                raise Violation(f"session {session_id} is purged, and its key {key_id!r} is still kept")
+        self.check_keys()
+
+    def check_keys(self) -> None:
+        """No key of a purged session is kept any more."""
+        for session_id in sorted(self.model.purged_sessions):
+            self._check_key_gone(session_id)
+
+    def is_inside_command(self, partition: int, position: int) -> bool:
+        """True for a position between two records of one command that counts."""
+        return self.histories[partition].is_inside_command(position)
+
+    def purged_keys(self) -> set[bytes]:
+        """The IDs of the keys that purged sessions had."""
+        return {self._session_keys[session_id] for session_id in self.model.purged_sessions}
 
     # -- inside
 
@@ -312,7 +326,12 @@ class Judge:
     def _key_deleted(self, owner: str, key_id: bytes) -> None:
         purged = {session_owner(session_id) for session_id in self.model.purged_sessions}
         if owner not in purged:
-            raise Violation(f"a key of {owner} is deleted, which is not purged: {key_id.hex()}")
+            self.problem = Violation(f"a key of {owner} is deleted, which is not purged: {key_id.hex()}")
+
+    def _check_key_gone(self, session_id: str) -> None:
+        key_id = self._session_keys[session_id]
+        if key_id in self._keys.disk.keys:
+            raise Violation(f"session {session_id} is purged, and its key {key_id.hex()} is still kept")
 
 
 def _asked(model: PartitionedReference, command: Command) -> object:

@@ -19,6 +19,8 @@ class KeyDisk:
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     on_put: Callable[[str, bytes], None] = lambda _owner, _key_id: None
     on_delete: Callable[[str, bytes], None] = lambda _owner, _key_id: None
+    followers: list[Callable[[bytes], None]] = field(default_factory=list)
+    """Every process's store, which learns of what others delete."""
 
 
 @dataclass(slots=True)
@@ -40,6 +42,7 @@ class SimulatedKeyStore:
         self._unsynced: dict[bytes, tuple[str, bytes]] = {}
         self._listeners: list[PurgeListener] = []
         self._failed = self._closed = False
+        shared.followers.append(self._deleted)
 
     @property
     def failed(self) -> bool:
@@ -86,6 +89,8 @@ class SimulatedKeyStore:
             self._unsynced.pop(key_id, None)
             if self._shared.disk.keys.pop(key_id, None) is not None:
                 self._shared.on_delete(owner, key_id)
+                for follow in self._shared.followers:
+                    follow(key_id)
         await self._step("after a purge")
         self._environment.failpoint("keys.after_purge")
 
@@ -103,6 +108,10 @@ class SimulatedKeyStore:
 
     async def close(self) -> None:
         self._closed = True
+
+    def _deleted(self, key_id: bytes) -> None:
+        for listener in self._listeners:
+            listener([key_id])
 
     def _sync(self) -> None:
         for key_id, (owner, key) in self._unsynced.items():

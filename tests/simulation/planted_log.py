@@ -61,7 +61,7 @@ POSITIONS: Final = (
         "if applied.batch_start != NO_POSITION and digest.digest() != applied.batch_digest:",
         "if applied.batch_start > applied.batch_end:",
         (
-            ("projections.rebuild:resume", "            return None\n", "            break\n"),
+            ("projections.rebuild:_stretch", "            return None\n", "            break\n"),
             ("engine.projection:Projection._resume", "if applied.position <= end:", "if end >= 0:"),
         ),
     ),

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.logs.simulated import SimulatedLogStorage
+from schemas.log_record import decode
 from projections.digest import digest
 from projections.rebuild import verify
 from projections.view import MemoryView
+from schemas.refusals import Refusal
+from service import render
 from tests.contract.builders import Command
+from tests.model.reference import counts
 from tests.simulation.commands import Commands
 from tests.simulation.history import Violation
 from tests.simulation.judge import UNKNOWN, Call, Judge
@@ -58,6 +62,7 @@ class Simulation:
         self._over = False
         self._problem: BaseException | None = None
         self._was_cut = False
+        self._ghost: tuple[int, list[bytes]] = (0, [])
         self.reads = self.writes = 0
 
     # -- the story
@@ -96,8 +101,9 @@ class Simulation:
         self._raise()
 
     def _raise(self) -> None:
-        if self._problem is not None:
-            raise self._problem
+        problem = self._problem or self.judge.problem
+        if problem is not None:
+            raise problem
 
     # -- callers
 
@@ -163,6 +169,21 @@ class Simulation:
             self.judge.landed(partition, offset, batch)
         except Exception as error:  # noqa: BLE001 # not the store's to catch: it is told where the story is told
             self._problem = self._problem or error
+        self._haunt()
+
+    def _haunt(self) -> None:
+        """A batch that was cut away comes again, by a leader that was deposed, where its own offset is the next."""
+        cut, lost = self._ghost
+        for start in range(1, len(lost)):
+            record = decode(lost[start])
+            if record.prev and record.position == self._storage.end(0) and self._storage.end(0) > cut:
+                end = start + 1
+                while end < len(lost) and not decode(lost[end]).prev:
+                    end += 1
+                self._ghost = (0, [])
+                self.note("ghost", record.position)
+                self._storage.land(0, lost[start:end])
+                return
 
     # -- weather
 
@@ -173,7 +194,7 @@ class Simulation:
             (self._sleep, scenario.pauses),
             (self._jump, scenario.clock_jumps),
             (self._rebuild, scenario.rebuilds),
-            (self._verify, 1),
+            (self._verify, 4 if "split" in scenario.read_faults else 1),
             (self._cut, scenario.cuts),
             (self._revive, 1_000_000 if scenario.failpoint_rate or scenario.key_fault_rate else 0),
         ]
@@ -200,6 +221,7 @@ class Simulation:
         if process.alive:
             process.kill("crashed")
             self.note("crash", process.name)
+        self._check_positions(process)
         await asyncio.sleep(self._random.random() * 0.5)
         await self._restart(slot)
 
@@ -254,10 +276,20 @@ class Simulation:
             log_end = self._storage.end(0)
             self.note("cut", end, log_end)
             self._was_cut = True
+            lost = [entry.data for entry in self._storage.entries(0, end)]
             self._storage.truncate(0, end)
             self.judge.cut(0, end)
             self._commands.cursors.clear()
+            self._ghost = (end, lost[: self._random.randint(0, len(lost))])
+            slot = self._random.randrange(len(self._slots))
+            restarts = self._random.random() < 0.5 and self._slots[slot].alive
+            if restarts:
+                self._slots[slot].kill("while the log was cut")
             await asyncio.sleep(1.5)
+            self._held = False
+            if restarts:
+                await asyncio.sleep(self._random.random() * 10 * self.scenario.think_seconds_max)
+                await self._restart(slot)
         self._held = False
 
     async def _restart(self, slot: int) -> None:
@@ -289,8 +321,9 @@ class Simulation:
             _quiet(process)
             if process.host.paused:
                 process.host.resume()
-            if process.keys.failed:
-                process.kill("its key store failed")
+            if process.keys.failed or self._random.random() < 0.4:
+                process.kill("to start again in the calm")
+                self._check_positions(process)
         await self._storage.settle()
         deadline = asyncio.get_running_loop().time() + calm_seconds_max
         for slot in range(len(self._slots)):
@@ -302,8 +335,16 @@ class Simulation:
                 raise Violation(f"not everything serves after {calm_seconds_max} calm seconds: {states}")
         for process in self._slots:
             process.slept = False
+        # Time to settle what was lost and to finish purges, with nobody asking.
+        await asyncio.sleep(5)
         self.note("calm")
         self._raise()
+        self.judge.check_keys()
+        for process in self._slots:
+            assert process.store is not None
+            kept = process.store._sealer._ciphers.keys()
+            if not self.judge.purged_keys().isdisjoint(kept):
+                raise Violation(f"{process.name} has the key of a purged session at hand")
 
     async def _look(self) -> None:
         """Settle every open outcome by repeating the call, then read everything everywhere, and compare."""
@@ -312,6 +353,7 @@ class Simulation:
         process = self._random.choice(self._slots)
         for command in self._reads():
             await self._surely(process, command)
+        await self._check_views(process)
         for process in self._slots:
             for partition in range(self.scenario.partitions):
                 await self._surely(process, Command("load_session_status", {"session_id": f"session-{partition}"}))
@@ -329,6 +371,8 @@ class Simulation:
             self._raise()
             if answer != UNKNOWN:
                 return answer
+            if not self._was_cut:
+                raise Violation(f"{command} is unavailable, and nothing goes wrong any more")
             if asyncio.get_running_loop().time() > deadline:
                 raise Violation(f"{command} stays unavailable while nothing goes wrong")
             await asyncio.sleep(0.05)
@@ -350,6 +394,7 @@ class Simulation:
     async def _compare(self, process: Process, partition: int) -> tuple[int, str]:
         """Fold the log into a fresh projection, and compare it with the one that serves."""
         assert process.store is not None
+        self._check_positions(process)
         live = process.store.partitions[partition].projection.view
         assert isinstance(live, MemoryView)
         seen = live.copy()
@@ -361,6 +406,41 @@ class Simulation:
             raise Violation(f"{process.name}, partition {partition}: live is not what the log says: {found.difference}")
         self.note("same", process.name, partition, found.position, found.live)
         return found.position, digest(seen)
+
+    def _check_positions(self, process: Process) -> None:
+        """A projection has applied whole commands only, however far it has come, and whenever it is asked."""
+        for partition, files in process.files.current.items():
+            view = files.open_current()
+            if view is not None and not self._was_cut:
+                position = view.applied().position
+                if self.judge.is_inside_command(partition, position):
+                    raise Violation(f"{process.name}, partition {partition}: half a command is applied, up to {position}")
+
+    async def _check_views(self, process: Process) -> None:
+        """The views of sessions and runs tell what the model does."""
+        store, model = process.store, self.judge.model
+        assert store is not None
+        for session_id in model.sessions:
+            seen = _counted(render.session_detail(await self._view(process, store.session_detail(session_id))))
+            expected = counts(model.runs_of(session_id))
+            if seen["run_counts"] != expected:
+                raise Violation(f"session {session_id}: {seen} where {expected} are its runs")
+        for run_id in model.runs:
+            shown = render.run_detail(await self._view(process, store.run_detail(run_id)))
+            wanted = model.view_run(run_id)
+            if shown != wanted:
+                raise Violation(f"run {run_id}: {shown} where {wanted} is right")
+        page = render.session_page(await self._view(process, store.list_sessions("", "", 1000)))
+        listed, known = [_counted(each) for each in page["sessions"]], model.view_sessions({"limit": 1000})["sessions"]
+        if listed != known:
+            raise Violation(f"sessions: {listed} where {known} is right")
+
+    async def _view(self, process: Process, reading: Coroutine[Any, Any, Any]) -> Any:
+        found = await process.ask(reading)
+        self._raise()
+        if isinstance(found, Refusal):
+            raise Violation(f"{process.name}: a view is refused: {found}")
+        return found
 
     # -- the trace
 
@@ -397,6 +477,11 @@ class _Complaints(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info:
             self.found.append(logging.Formatter().format(record))
+
+
+def _counted(session: Any) -> dict[str, Any]:
+    """A session as it is shown, with the statuses that any run is in."""
+    return {**session, "run_counts": {status: count for status, count in session["run_counts"].items() if count}}
 
 
 def _quiet(process: Process) -> None:

@@ -68,8 +68,8 @@ class Router:
             case StartOneShotRun():
                 return await self._route_start(command, self.home_of(command.run.run_id))
             case StartOneShotChildRun():
-                # Where the parent was found is the home, and a parent that was not found is not looked for again: one that
-                # starts meanwhile would be refused for living in another partition than the home.
+                # Where the parent was found is the home, and a parent that was not found is not looked for again: one
+                # that starts meanwhile would be refused for living in another partition than the home.
                 parent = await self._find(command.run.parent_run_id)
                 home = self.home_of(command.run.run_id) if parent is None else self._partitions[parent.home]
                 return Route(home, Elsewhere(own_id_taken=await self._taken(command.run.run_id, home)))

@@ -11,8 +11,8 @@ on a batch that turns out void is thrown away with it and decided again. What ca
 
 While reading, the writer may meet a record of a command that it still owes an answer: it gives the answer that was
 decided with that record. Before each read, and at least every `compare_seconds`, it compares the last batch applied
-with the log's: a log that was cut or written again since is `LogRewritten`. Its length alone does not tell: one that was
-written on by another to just where it ended takes a batch at the expected offset, and the batch is void.
+with the log's: a log that was cut or written again since is `LogRewritten`. Its length alone does not tell: one that
+was written on by another to just where it ended takes a batch at the expected offset, and the batch is void.
 """
 
 from __future__ import annotations
@@ -80,8 +80,7 @@ class Writer:
         give_up_at = self._environment.monotonic() + give_up_seconds
         owed, voids = waiting, 0
         end_asked: int | None = None
-        if not self._log.exclusive and self._environment.monotonic() >= self._compared_at + compare_seconds:
-            await self._read_gap(owed)
+        await self._compare_when_due(owed)
         while True:
             if self.unsettled and not await self._settle(owed, give_up_at):
                 return False
@@ -187,6 +186,10 @@ class Writer:
         if end < self._projection.rule.end:
             raise LogRewritten(self._number, end, self._projection.rule.end)
         return end
+
+    async def _compare_when_due(self, owed: list[Pending]) -> None:
+        if not self._log.exclusive and self._environment.monotonic() >= self._compared_at + compare_seconds:
+            await self._read_gap(owed)
 
     async def _read_gap(self, owed: list[Pending]) -> None:
         """Read to the end, fold what counts, and answer what turns out to have been written."""

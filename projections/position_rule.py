@@ -93,8 +93,8 @@ class PositionRule:
         """Continue after what a projection has applied, or return None when the log is another one.
 
         `batch` is what the log holds from `applied.batch_start` up to `applied.batch_end`. None means that the
-        log was cut below the projection, or written again: the projection must be rebuilt. Void records after that batch
-        are read again, since no digest tells whether they are still what stands there.
+        log was cut below the projection, or written again: the projection must be rebuilt. Void records after that
+        batch are read again, since no digest tells whether they are still what stands there.
         """
         rule = cls(partition, voids_legal=voids_legal)
         digest = hashlib.sha256()

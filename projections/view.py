@@ -115,8 +115,8 @@ class MemoryView:
     def copy(self) -> MemoryView:
         """Return a projection with the same rows, which goes its own way."""
         copied = MemoryView()
-        copied._rows = self._rows.copy()  # noqa: SLF001 # its own
-        copied._keys = self._keys.copy()  # noqa: SLF001 # its own
+        copied._rows = self._rows.copy()
+        copied._keys = self._keys.copy()
         return copied
 
     def get(self, key: bytes) -> bytes | None:

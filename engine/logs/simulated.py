@@ -27,7 +27,6 @@ from typing import TypeVar
 from engine.environment import Environment
 from engine.logs.interface import AppendRefused, LogClosed, LogCorrupt, LogEntry, LogUnavailable, OutcomeUnknown
 
-
 T = TypeVar("T")
 
 

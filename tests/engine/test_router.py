@@ -22,7 +22,8 @@ def test_a_parent_that_starts_while_it_is_looked_up_is_not_in_another_session(mo
         cluster = Cluster(partitions=4)
         one, two = await cluster.start(), await cluster.start()
         router = one.store._router
-        find, looked = router._find, []
+        find = router._find
+        looked: list[str] = []
 
         async def look(run_id: str) -> Any:
             found = await find(run_id)

@@ -15,8 +15,9 @@ def main() -> int:
     """Do what the arguments ask for; 1 on a failure."""
     parser = argparse.ArgumentParser(
         prog="bin/simulate",
-        description="Simulate whole clusters on their bad days: processes that crash, sleep and wake, a log and keys that fail, "
-        "callers that retry, all from a seed and judged by a reference model. The same seed gives the same story.",
+        description="Simulate whole clusters on their bad days: processes that crash, sleep and wake, a log and keys "
+        "that fail, callers that retry, all from a seed and judged by a reference model. The same seed gives the same "
+        "story.",
     )
     parser.add_argument("--seeds", type=int, metavar="N", help="simulate this many seeds")
     parser.add_argument("--start", type=int, default=0, metavar="S", help="the first of them (default 0)")
@@ -30,14 +31,15 @@ def main() -> int:
         help=f"plant each known fault in turn and simulate until it is caught, at most {SEEDS_PER_PLANTED_FAULT} seeds "
         "or --seeds",
     )
-    parser.add_argument("--only", metavar="NAME", help="with --mutants: those whose name holds one of these, with commas between")
+    parser.add_argument(
+        "--only", metavar="NAME", help="with --mutants: those whose name holds one of these, with commas between"
+    )
     arguments = parser.parse_args()
     if arguments.mutants:
         seeds = SEEDS_PER_PLANTED_FAULT if arguments.seeds is None else arguments.seeds
         return campaign.mutants(arguments.start, seeds, arguments.jobs, arguments.only or "")
     if arguments.seed is not None:
-        tell = (lambda line: print(line)) if arguments.trace else None  # noqa: T201 # it is what was asked for
-        outcome = simulate(arguments.seed, tell)
+        outcome = simulate(arguments.seed, campaign.say if arguments.trace else None)
         return campaign.summary([outcome], 0.0)
     if arguments.seeds is None:
         parser.error("say how many --seeds, or which --seed, or --mutants")

@@ -6,11 +6,14 @@ import hashlib
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from tests.simulation.planted import PLANTED, Planted, planted
 from tests.simulation.simulation import Outcome, simulate
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 SEEDS_PER_PIECE: Final = 20
 FAILURES_SHOWN: Final = 10
@@ -20,7 +23,9 @@ def run(start: int, seeds: int, jobs: int, minutes: float | None = None) -> int:
     """Simulate seeds and say what became of them; 1 if any failed."""
     began = time.monotonic()
     outcomes: list[Outcome] = []
-    pieces = [range(at, min(at + SEEDS_PER_PIECE, start + seeds)) for at in range(start, start + seeds, SEEDS_PER_PIECE)]
+    pieces = [
+        range(at, min(at + SEEDS_PER_PIECE, start + seeds)) for at in range(start, start + seeds, SEEDS_PER_PIECE)
+    ]
     shown = 0
     for found in spread(_piece, pieces, jobs):
         outcomes += found
@@ -73,7 +78,7 @@ def catch(fault: Planted, seeds: Iterable[int]) -> tuple[int, str] | None:
     return None
 
 
-def spread(function, items: Sequence, jobs: int) -> Iterator:  # type: ignore[no-untyped-def, type-arg]
+def spread(function: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
     """The function's results, in order, computed in so many processes."""
     if jobs <= 1:
         yield from map(function, items)

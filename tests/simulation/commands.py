@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from tests.contract.builders import (
@@ -59,7 +60,8 @@ class Commands:
         sent = [call for call in self._judge.calls if call.content is not None]
         if sent and kind < 0.16:
             unsure = [call for call in sent if call.answer == UNKNOWN]
-            return self._pick(unsure if unsure and self._random.random() < 0.6 else sent).command
+            chosen: Call = self._pick(unsure if unsure and self._random.random() < 0.6 else sent)
+            return chosen.command
         if sent and kind < 0.26:
             return self.changed(self._pick(sent).command)
         if kind < 0.42:
@@ -83,12 +85,14 @@ class Commands:
         records = [name for name in _RECORDS if name in args]
         choices: list[Callable[[], Command]] = []
         for name in records:
-            choices += [
-                lambda name=name: command.but(f"{name}.payload", args[name]["payload"] + " "),
-                lambda name=name: command.but(f"{name}.turn_id", args[name]["turn_id"] + "x"),
-                lambda name=name: command.but(f"{name}.event_key", args[name]["event_key"] + "x"),
-                lambda name=name: command.but(f"{name}.event_key", self._pick(KEYS)),
-            ]
+            record = args[name]
+            for field, value in (
+                ("payload", record["payload"] + " "),
+                ("turn_id", record["turn_id"] + "x"),
+                ("event_key", record["event_key"] + "x"),
+                ("event_key", self._pick(KEYS)),
+            ):
+                choices.append(partial(command.but, f"{name}.{field}", value))
         if "parent_linked" in args:
             choices.append(lambda: command.but("parent_linked.agent_id", self._pick(AGENTS)))
         if "canceled" in args:
@@ -177,7 +181,9 @@ class Commands:
         if kind < 0.88:
             data = self._pick((b"", b"state", b"state" * 300))
             keyed = {"event_key": key} if key else {}
-            return run.suspend(self._pick(("checkpoint-1", "checkpoint-2")), data, method=f"{method}_suspension", **keyed)
+            return run.suspend(
+                self._pick(("checkpoint-1", "checkpoint-2")), data, method=f"{method}_suspension", **keyed
+            )
         if self._random.random() < 0.1:
             reason = self._pick(REASONS)
         keyed = {"event_key": key} if key else {}
@@ -215,7 +221,7 @@ class Commands:
         elif self._runs and self._random.random() < 0.05:
             other = self._pick(list(self._runs.values()))
             run = replace(run, parent=other.run_id, parent_agent=other.agent_id)
-        if run.parent == run_id or run.predecessor == run_id:
+        if run_id in {run.parent, run.predecessor}:
             run = replace(run, parent="", predecessor="")
         self._runs.setdefault(run_id, run)
         return run.start()

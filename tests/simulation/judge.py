@@ -1,10 +1,10 @@
 """The judge: every answer must be one that the reference model gives somewhere between the call and its answer.
 
 The order in which commands take effect is not guessed: it is the order in which their batches landed and count. With
-each command that lands the model goes on by one; every call that is open then is asked of the model again, and what it would
-answer without writing anything is added to what its caller may be told. A command that lands must be one
-that a caller sent, that has no other answer yet, and that the model accepts there, with the same records. What became of a
-call that was told `unavailable`, or nothing, stays open: it may land once, at any time, or never.
+each command that lands the model goes on by one; every call that is open then is asked of the model again, and what it
+would answer without writing anything is added to what its caller may be told. A command that lands must be one
+that a caller sent, that has no other answer yet, and that the model accepts there, with the same records. What became
+of a call that was told `unavailable`, or nothing, stays open: it may land once, at any time, or never.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Judge:
             self._take(counted)
 
     def cut(self, partition: int, end: int) -> None:
-        """The log forgot everything from `end` on; so does the model, and what became of those calls is open again."""
+        """The log forgot all from `end` on; so does the model, and what became of those calls is open again."""
         self.histories[partition].cut(end)
         kept: list[Landing] = []
         for landing in self.landings:
@@ -160,7 +160,7 @@ class Judge:
             self._ask(call)
 
     def finish(self) -> None:
-        """Every command that counts was answered as written to exactly one caller, unless one of them was told nothing."""
+        """Every command that counts was told as written to one caller, unless one of them was told nothing."""
         for landing in self.landings:
             if landing.claimed is not None or landing.method in ("create_session", "end_session", "purge_session"):
                 continue
@@ -470,6 +470,8 @@ def _content_of(counted: Counted) -> tuple[Any, ...]:
     if first.type not in ("run_started", "child_run_linked"):
         return ("append", sent[0])
     index = 1 if first.type == "child_run_linked" else 0
+    if len(sent) <= index:
+        raise Violation(f"partition {counted.partition}, position {counted.position}: a link without its start")
     started, content = counted.records[index], counted.private[index]
     assert content is not None
     identity = (

@@ -1,4 +1,4 @@
-"""The keys of a simulated process: a disk that all share, a write that is lost if the process dies before it is synced."""
+"""The keys of a simulated process: a disk that all share, and writes that are lost if it dies before they are kept."""
 
 from __future__ import annotations
 

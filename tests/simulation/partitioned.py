@@ -58,7 +58,7 @@ class PartitionedReference(Reference):
         return place(run["run_id"], self.partitions)
 
     def with_others_from(self, old: PartitionedReference, home: int) -> PartitionedReference:
-        """This model in one partition, and an older one in the others."""
+        """Return this model in one partition, and an older one in the others."""
         mixed = PartitionedReference(self.partitions)
         for source, mine in ((self, True), (old, False)):
 

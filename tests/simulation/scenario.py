@@ -1,4 +1,4 @@
-"""What a seed means: how many of everything, and which faults are about. Each seed leaves some out, so that every mix comes."""
+"""What a seed means: how many of everything, and which faults are about. Each leaves some out, so any mix comes."""
 
 from __future__ import annotations
 

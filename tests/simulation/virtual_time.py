@@ -1,7 +1,7 @@
 """An event loop whose clock only moves when everything waits: no test sleeps, and the same seed gives the same run.
 
-What runs belongs to a `Host` – a machine with a process on it – or to nobody. A host can be paused and resumed, or killed,
-between any two steps of its tasks: at any await.
+What runs belongs to a `Host` – a machine with a process on it – or to nobody. A host can be paused and resumed, or
+killed, between any two steps of its tasks: at any await.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Seconds since the loop was made."""
         return self.now
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # noqa: D102
+    def call_soon(  # type: ignore[override] # as in Python 3.11
+        self, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
         if context is None:
             context = contextvars.copy_context()
         host = context.get(_HOST)
@@ -113,9 +115,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         step.handle = super().call_soon(host.take, step, context=context)
         return step.handle
 
-    def call_at(  # noqa: D102
-        self, when: float, callback: Any, *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
         if context is None:
             context = contextvars.copy_context()
         host = context.get(_HOST)

@@ -1,0 +1,166 @@
+"""The cluster of one simulation: its processes, its log and its judge, and how a command is sent and the story told."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+
+from engine.logs.simulated import SimulatedLogStorage
+from schemas.log_record import decode
+from tests.contract.builders import Command
+from tests.simulation.commands import Commands
+from tests.simulation.history import Violation
+from tests.simulation.judge import UNKNOWN, Call, Judge
+from tests.simulation.keys import KeyDisk
+from tests.simulation.process import Files, Process
+from tests.simulation.scenario import Scenario
+
+
+class SimulatedCluster:
+    """Processes over one log and one disk of keys, all that was asked of them, and what came of it."""
+
+    def __init__(self, scenario: Scenario, tell: Callable[[str], None] | None) -> None:
+        self.scenario = scenario
+        self.random = random.Random(f"simulation {scenario.seed}")
+        self._tell = tell
+        self._hash = hashlib.sha256()
+        self._keys = KeyDisk()
+        self.judge = Judge(scenario.partitions, self._keys)
+        self.storage = SimulatedLogStorage(scenario.partitions)
+        self.storage.on_land = self._landed
+        self.commands = Commands(scenario, self.judge, random.Random(f"commands {scenario.seed}"))
+        self.slots: list[Process] = []
+        self._started = 0
+        self.left = scenario.commands
+        """How many commands callers still send."""
+        self.held = False
+        """True while callers send nothing."""
+        self.over = False
+        """True once nothing goes wrong any more."""
+        self.was_cut = False
+        self.ghost: tuple[int, list[bytes]] = (0, [])
+        """Where the log was cut, and what it lost there and may get again."""
+        self._problem: BaseException | None = None
+        self.reads = self.writes = 0
+
+    async def boot(self) -> None:
+        """Start the processes, one after the other: a store is made by the first of them."""
+        self.note("scenario", self.scenario)
+        for number in range(self.scenario.processes):
+            self.slots.append(self.start(f"p{number}", Files()))
+            await self.slots[-1].booted()
+
+    def reachable(self, source: random.Random) -> Process | None:
+        serving = [process for process in self.slots if process.serves]
+        return source.choice(serving) if serving else None
+
+    async def send(self, process: Process, command: Command) -> object:
+        call = self.judge.begin(command, applied=process.applied())
+        self.note("call", call.number, process.name, *command)
+        answer = await process.call(command)
+        self._answered(call, answer)
+        return answer
+
+    async def send_in_order(self, process: Process, commands: Sequence[Command]) -> None:
+        calls: list[Call] = []
+        for command in commands:
+            calls.append(self.judge.begin(command, calls[-1] if calls else None, process.applied()))
+            self.note("call", calls[-1].number, process.name, "in order", *command)
+        answers = await process.call_in_order(list(commands))
+        broken = False
+        for call, answer in zip(calls, answers, strict=True):
+            self._answered(call, answer)
+            if broken and answer not in (UNKNOWN, "invalid_command"):
+                raise Violation(f"{call} was answered {answer} after one of its batch was unavailable")
+            broken = broken or answer == UNKNOWN
+
+    def _answered(self, call: Call, answer: object) -> None:
+        self.note("answer", call.number, answer)
+        if call.content is None:
+            self.reads += 1
+        else:
+            self.writes += 1
+        self.raise_problem()
+        self.judge.end(call, answer)
+        self.commands.note(call, answer)
+        if answer == UNKNOWN and self.scenario.calm:
+            raise Violation(f"{call} was unavailable, and nothing went wrong")
+
+    def _landed(self, partition: int, offset: int, batch: Sequence[bytes]) -> None:
+        self.note("landed", partition, offset, len(batch), hashlib.sha256(b"".join(batch)).hexdigest()[:16])
+        try:
+            self.judge.landed(partition, offset, batch)
+        except Exception as error:  # noqa: BLE001 # not the store's to catch: it is told where the story is told
+            self._problem = self._problem or error
+        self._haunt()
+
+    def _haunt(self) -> None:
+        """A batch that was cut away comes again, by a leader that was deposed, where its own offset is the next."""
+        cut, lost = self.ghost
+        for start in range(1, len(lost)):
+            record = decode(lost[start])
+            if record.prev and record.position == self.storage.end(0) and self.storage.end(0) > cut:
+                end = start + 1
+                while end < len(lost) and not decode(lost[end]).prev:
+                    end += 1
+                self.ghost = (0, [])
+                self.note("ghost", record.position)
+                self.storage.land(0, lost[start:end])
+                return
+
+    async def restart(self, slot: int) -> None:
+        old = self.slots[slot]
+        if old.alive:
+            return
+        if self.scenario.exclusive:
+            self.storage.drop_travelling()
+            await self.storage.settle()
+        old.files.crash(self.random)
+        self.slots[slot] = process = self.start(old.name, old.files)
+        self.note("start", process.name, old.end)
+        await process.booted()
+
+    def start(self, name: str, files: Files) -> Process:
+        self._started += 1
+        seed = self.scenario.seed * 1000 + self._started
+        process = Process(name, self.scenario, self.storage, self._keys, files, seed)
+        if self.over:
+            quiet(process)
+        return process
+
+    def check_positions(self, process: Process) -> None:
+        """A projection has applied whole commands only, however far it has come, and whenever it is asked."""
+        for partition, files in process.files.current.items():
+            view = files.open_current()
+            if view is not None and not self.was_cut:
+                position = view.applied().position
+                if self.judge.is_inside_command(partition, position):
+                    raise Violation(
+                        f"{process.name}, partition {partition}: half a command is applied, up to {position}"
+                    )
+
+    def raise_problem(self) -> None:
+        problem = self._problem or self.judge.problem
+        if problem is not None:
+            raise problem
+
+    def note(self, what: str, *details: object) -> None:
+        """Add to the trace."""
+        line = f"{asyncio.get_running_loop().time():10.4f} {what} {' '.join(map(str, details))}"
+        self._hash.update(line.encode() + b"\n")
+        if self._tell is not None:
+            self._tell(line)
+
+    @property
+    def trace(self) -> str:
+        """The SHA-256 of the trace so far."""
+        return self._hash.hexdigest()
+
+
+def quiet(process: Process) -> None:
+    """Let nothing go wrong in a process from now on."""
+    process.faults.over = True
+    process.key_faults.rate = 0.0
+    process.environment.failpoint_rate = 0.0

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from engine.logs.simulated import SimulatedLogStorage
 from projections.digest import digest
+from projections.layout import owned_ranges
 from projections.rebuild import verify
 from projections.view import MemoryView
 from schemas.refusals import Refusal
@@ -117,6 +118,10 @@ class Inspection:
         found = await verify(source, partition, seen, MemoryView(), voids_legal=not self._cluster.scenario.exclusive)
         if not found.equal:
             raise Violation(f"{process.name}, partition {partition}: live is not what the log says: {found.difference}")
+        for number in self._cluster.judge.purged_numbers(partition):
+            for begin, end in owned_ranges(number):
+                if self._cluster.over and seen.scan(begin, end, 1):
+                    raise Violation(f"{process.name}, partition {partition}: rows of a purged session are left")
         self._cluster.note("same", process.name, partition, found.position, found.live)
         return found.position, digest(seen)
 

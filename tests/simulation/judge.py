@@ -85,6 +85,7 @@ class Judge:
         self._open: dict[int, Call] = {}
         self._by_content: dict[tuple[Any, ...], list[Call]] = defaultdict(list)
         self._session_keys: dict[str, bytes] = {}
+        self._session_numbers: dict[str, int] = {}
         self.problem: Exception | None = None
         """What was found where it could not be raised: inside the store, which might take it for its own."""
         keys.on_delete = self._key_deleted
@@ -178,6 +179,14 @@ class Judge:
         """True for a position between two records of one command that counts."""
         return self.histories[partition].is_inside_command(position)
 
+    def purged_numbers(self, partition: int) -> list[int]:
+        """The positions at which the sessions of a partition that are purged were created."""
+        return [
+            self._session_numbers[session_id]
+            for session_id in sorted(self.model.purged_sessions)
+            if place(session_id, self._partitions) == partition
+        ]
+
     def purged_keys(self) -> set[bytes]:
         """The IDs of the keys that purged sessions had."""
         return {self._session_keys[session_id] for session_id in self.model.purged_sessions}
@@ -195,6 +204,7 @@ class Judge:
             if first.key_id not in self._keys.disk.keys:
                 raise Violation(f"session {first.session_id}: created under a key that is not kept")
             self._session_keys[first.session_id] = first.key_id
+            self._session_numbers[first.session_id] = first.position
         content = _content_of(counted)
         candidates = [call for call in self._by_content[content] if self._may_land(call, counted)]
         if not candidates:

@@ -44,10 +44,7 @@ class Planted:
 
 
 class PlantingError(Exception):
-    """A fault that does not fit the product as it is."""
-
-    def __init__(self, name: str, target: str, why: str) -> None:
-        super().__init__(f"{name}: {target}: {why}")
+    """A fault that does not fit the product as it is; the message names it, its target, and why."""
 
 
 @contextmanager
@@ -72,7 +69,7 @@ def faulty_codes(fault: Planted) -> list[tuple[FunctionType, CodeType]]:
         try:
             codes.append((function, compiled(function, changes)))
         except (ValueError, SyntaxError) as error:
-            raise PlantingError(fault.name, target, str(error)) from error
+            raise PlantingError(f"{fault.name}: {target}: " + str(error)) from error
     return codes
 
 
@@ -84,13 +81,13 @@ def find_function(name: str, target: str) -> FunctionType:
         for part in path.split("."):
             found = inspect.getattr_static(found, part)
     except AttributeError as error:
-        raise PlantingError(name, target, "it is not there") from error
+        raise PlantingError(f"{name}: {target}: " + "it is not there") from error
     if isinstance(found, property):
         found = found.fget
     elif isinstance(found, staticmethod | classmethod):
         found = found.__func__
     if not isinstance(found, FunctionType) or hasattr(found, "__wrapped__"):
-        raise PlantingError(name, target, "it is no plain function")
+        raise PlantingError(f"{name}: {target}: " + "it is no plain function")
     return found
 
 

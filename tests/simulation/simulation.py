@@ -46,8 +46,10 @@ def simulate(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
         loop.close()
         logger.removeHandler(complaints)
         logger.propagate = before
-    if complaints.found and not failure:
-        failure = f"the store met what it did not expect: {complaints.found[0]}"
+    if not failure and complaints.unexpected:
+        failure = f"the store met what it did not expect: {complaints.unexpected[0]}"
+    if not failure and complaints.rewritten and not cluster.was_cut:
+        failure = f"the store takes a sound log for another: {complaints.rewritten[0]}"
     return Outcome(seed, cluster.writes, cluster.reads, cluster.trace, failure)
 
 
@@ -105,12 +107,15 @@ async def _together(
 
 
 class _Complaints(logging.Handler):
-    """Remembers what the store logged about errors that it did not expect."""
+    """Remembers what the store logged about errors that it did not expect, and about logs that were rewritten."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.found: list[str] = []
+        self.unexpected: list[str] = []
+        self.rewritten: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info:
-            self.found.append(logging.Formatter().format(record))
+            self.unexpected.append(logging.Formatter().format(record))
+        elif "truncated or rewritten" in record.getMessage():
+            self.rewritten.append(record.getMessage())

@@ -103,9 +103,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Seconds since the loop was made."""
         return self.now
 
-    def call_soon(  # type: ignore[override] # as in Python 3.11
-        self, callback: Any, *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
         if context is None:
             context = contextvars.copy_context()
         host = context.get(_HOST)
@@ -115,7 +113,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         step.handle = super().call_soon(host.take, step, context=context)
         return step.handle
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
         if context is None:
             context = contextvars.copy_context()
         host = context.get(_HOST)

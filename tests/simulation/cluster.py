@@ -30,11 +30,13 @@ class SimulatedCluster:
         self.judge = Judge(scenario.partitions, self._keys)
         self.storage = SimulatedLogStorage(scenario.partitions)
         self.storage.on_land = self._landed
+        self._positions = judge_positions(self.judge)
         self.commands = Commands(scenario, self.judge, random.Random(f"commands {scenario.seed}"))
         self.slots: list[Process] = []
         self._started = 0
         self.left = scenario.commands
         """How many commands callers still send."""
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self.held = False
         """True while callers send nothing."""
         self.over = False
@@ -45,11 +47,28 @@ class SimulatedCluster:
         self._problem: BaseException | None = None
         self.reads = self.writes = 0
 
+    def take(self, count: int) -> None:
+        """Count commands that a caller is about to send."""
+        self.left -= count
+        sent = self.scenario.commands - self.left
+        self.judge.last_commands = self.left < self.scenario.commands // 8
+        for moment, future in self._waiting:
+            if moment <= sent and not future.done():
+                future.set_result(None)
+        self._waiting = [(moment, future) for moment, future in self._waiting if moment > sent]
+
+    async def until_sent(self, moment: int) -> None:
+        """Wait until so many commands have been sent."""
+        if self.scenario.commands - self.left < moment:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((moment, future))
+            await future
+
     async def boot(self) -> None:
         """Start the processes, one after the other: a store is made by the first of them."""
         self.note("scenario", self.scenario)
         for number in range(self.scenario.processes):
-            self.slots.append(self.start(f"p{number}", Files()))
+            self.slots.append(self.start(f"p{number}", Files(self._positions)))
             await self.slots[-1].booted()
 
     def reachable(self, source: random.Random) -> Process | None:
@@ -130,17 +149,6 @@ class SimulatedCluster:
             quiet(process)
         return process
 
-    def check_positions(self, process: Process) -> None:
-        """A projection has applied whole commands only, however far it has come, and whenever it is asked."""
-        for partition, files in process.files.current.items():
-            view = files.open_current()
-            if view is not None and not self.was_cut:
-                position = view.applied().position
-                if self.judge.is_inside_command(partition, position):
-                    raise Violation(
-                        f"{process.name}, partition {partition}: half a command is applied, up to {position}"
-                    )
-
     def raise_problem(self) -> None:
         problem = self._problem or self.judge.problem
         if problem is not None:
@@ -159,8 +167,19 @@ class SimulatedCluster:
         return self._hash.hexdigest()
 
 
+def judge_positions(judge: Judge) -> Callable[[int, int], None]:
+    """What a projection tells of each position that it has applied: never one inside a command."""
+
+    def applied(partition: int, position: int) -> None:
+        if judge.is_inside_command(partition, position):
+            judge.problem = Violation(f"partition {partition}: half a command is applied, up to {position}")
+
+    return applied
+
+
 def quiet(process: Process) -> None:
     """Let nothing go wrong in a process from now on."""
     process.faults.over = True
+    process.faults.down = False
     process.key_faults.rate = 0.0
     process.environment.failpoint_rate = 0.0

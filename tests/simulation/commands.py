@@ -149,6 +149,8 @@ class Commands:
         runs = [run for run in self._known() if not session_id or run.start["session_id"] == session_id]
         running = [run for run in runs if run.status == "running"]
         kind = self._random.random()
+        if self._judge.last_commands and not session_id:
+            kind *= 0.2  # The story ends with ends and purges more often than not.
         if not open_sessions or kind < 0.03:
             return create_session(self._pick(sessions), self._pick(TIMES))
         if kind < 0.07:
@@ -224,7 +226,12 @@ class Commands:
         if run_id in {run.parent, run.predecessor}:
             run = replace(run, parent="", predecessor="")
         self._runs.setdefault(run_id, run)
-        return run.start()
+        command = run.start()
+        if run.parent and self._random.random() < 0.12:
+            command = command.but("parent_linked.event_key", self._pick((*KEYS, f"link/{run_id}")))
+        if self._random.random() < 0.04:
+            command = command.but("started.event_key", self._pick(KEYS))
+        return command
 
     def _known(self) -> list[KnownRun]:
         return list(self._judge.model.runs.values())

@@ -39,7 +39,6 @@ class Inspection:
                 process.host.resume()
             if process.keys.failed or self._cluster.random.random() < 0.4:
                 process.kill("to start again in the calm")
-                self._cluster.check_positions(process)
         await self._cluster.storage.settle()
         deadline = asyncio.get_running_loop().time() + calm_seconds_max
         for slot in range(len(self._cluster.slots)):
@@ -110,7 +109,6 @@ class Inspection:
     async def compare(self, process: Process, partition: int) -> tuple[int, str]:
         """Fold the log into a fresh projection, and compare it with the one that serves."""
         assert process.store is not None
-        self._cluster.check_positions(process)
         live = process.store.partitions[partition].projection.view
         assert isinstance(live, MemoryView)
         seen = live.copy()

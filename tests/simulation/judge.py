@@ -86,6 +86,8 @@ class Judge:
         self._by_content: dict[tuple[Any, ...], list[Call]] = defaultdict(list)
         self._session_keys: dict[str, bytes] = {}
         self._session_numbers: dict[str, int] = {}
+        self.last_commands = False
+        """True when callers send their last few commands."""
         self.problem: Exception | None = None
         """What was found where it could not be raised: inside the store, which might take it for its own."""
         keys.on_delete = self._key_deleted

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from engine.keys import KeysError
@@ -14,7 +15,8 @@ from engine.opening import assemble
 from engine.pending import QueueLimits
 from engine.projection import MemoryFiles
 from engine.store import Store
-from projections.view import MemoryView
+from projections.rows import Applied
+from projections.view import MemoryView, Overlay
 from schemas.refusals import Refusal, Refused
 from service import render
 from service.arguments import CommandArguments
@@ -53,15 +55,44 @@ class ProcessEnvironment(VirtualEnvironment):
             raise HostDied(name)
 
 
-class Files:
-    """A process's projections, on a disk that outlives it."""
+class WatchedView(MemoryView):
+    """A projection in memory that tells of each position that it has applied."""
 
-    def __init__(self) -> None:
+    def __init__(self, applied: Callable[[int], None]) -> None:
+        super().__init__()
+        self._tell = applied
+
+    def commit(self, overlay: Overlay, applied: Applied) -> None:
+        super().commit(overlay, applied)
+        self._tell(applied.position)
+
+
+class WatchedFiles(MemoryFiles):
+    """One partition's projections, each watched."""
+
+    def __init__(self, applied: Callable[[int], None]) -> None:
+        super().__init__()
+        self._applied = applied
+
+    def make_new(self) -> WatchedView:
+        return WatchedView(self._applied)
+
+
+class Files:
+    """A process's projections, on a disk that outlives it; `applied` is told of each partition and position."""
+
+    def __init__(self, applied: Callable[[int, int], None]) -> None:
+        self._applied = applied
         self.current: dict[int, MemoryFiles] = {}
         self._older: dict[int, MemoryView] = {}
 
     def of(self, partition: int) -> MemoryFiles:
-        return self.current.setdefault(partition, MemoryFiles())
+        if partition not in self.current:
+            self.current[partition] = self._made(partition)
+        return self.current[partition]
+
+    def _made(self, partition: int) -> MemoryFiles:
+        return WatchedFiles(partial(self._applied, partition))
 
     def remember(self) -> None:
         """Keep what a crash may go back to: rows that were written and not yet synced can be lost, the newest first."""
@@ -75,9 +106,9 @@ class Files:
         for partition in self.current:
             fate = source.random()
             if fate < 0.15:
-                self.current[partition] = MemoryFiles()
+                self.current[partition] = self._made(partition)
             elif fate < 0.4 and partition in self._older:
-                self.current[partition] = files = MemoryFiles()
+                self.current[partition] = files = self._made(partition)
                 files.adopt(self._older[partition].copy())
 
 

@@ -48,13 +48,14 @@ class Scenario:
     clock_jumps: int
     rebuilds: int
     cuts: int
+    outages: int
     batches: bool
     think_seconds_max: float
 
     @property
     def calm(self) -> bool:
         """True when nothing goes wrong, so that nothing may be unavailable."""
-        quiet = not self.append_fault_rate and not self.read_fault_rate and not self.key_fault_rate
+        quiet = not self.outages and not self.append_fault_rate and not self.read_fault_rate and not self.key_fault_rate
         return quiet and self.processes == 1 and not (self.crashes or self.pauses or self.cuts or self.failpoint_rate)
 
 
@@ -80,9 +81,9 @@ def scenario_of(seed: int) -> Scenario:
         append_faults=tuple(source.sample(APPEND_FAULTS, source.randint(1, 5))),
         append_fault_rate=maybe(0.8, 0.05, 0.15, 0.4),
         read_faults=tuple(source.sample(READ_FAULTS, source.randint(1, 3))),
-        read_fault_rate=maybe(0.5, 0.05, 0.2),
+        read_fault_rate=maybe(0.5, 0.05, 0.2, 0.5),
         delay_seconds_max=source.choice((0.05, 0.5, 3.0)),
-        latency_seconds_max=source.choice((0.0, 0.002, 0.02)),
+        latency_seconds_max=source.choice((0.0, 0.002, 0.02, 0.1)),
         key_fault_rate=maybe(0.3, 0.02, 0.1),
         key_delay_seconds_max=source.choice((0.0, 0.001, 0.05)),
         failpoint_rate=maybe(0.3, 0.01, 0.03),
@@ -91,6 +92,7 @@ def scenario_of(seed: int) -> Scenario:
         clock_jumps=int(maybe(0.3, 1, 3)),
         rebuilds=int(maybe(0.3, 1, 2)),
         cuts=1 if cut else 0,
+        outages=int(maybe(0.25, 1, 2)),
         batches=source.random() < 0.4,
         think_seconds_max=source.choice((0.001, 0.02, 0.2)),
     )
@@ -103,10 +105,14 @@ class ScenarioFaults(Faults):
         self._scenario = scenario
         self._random = source
         self.over = False
+        self.down = False
+        """True while the log cannot be reached: whatever is sent may get there or not, and nothing comes back."""
 
     def on_append(self, partition: int, position: int, batch: Sequence[bytes]) -> AppendFault:
         del partition, position, batch
         scenario = self._scenario
+        if self.down:
+            return AppendFault(copies=self._random.choice((0, 1)), answer=Answer.NONE)
         if self.over or self._random.random() >= scenario.append_fault_rate:
             return AppendFault(delay_seconds=self._latency(), answer_delay_seconds=self._latency())
         seconds = self._random.random() * scenario.delay_seconds_max
@@ -132,6 +138,8 @@ class ScenarioFaults(Faults):
 
     def on_read(self, partition: int, position: int) -> ReadFault:
         del partition, position
+        if self.down:
+            return ReadFault(unavailable=True)
         if self.over or self._random.random() >= self._scenario.read_fault_rate:
             return ReadFault(delay_seconds=self._latency())
         match self._random.choice(self._scenario.read_faults):

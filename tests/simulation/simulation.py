@@ -78,10 +78,10 @@ async def _call(cluster: SimulatedCluster, number: int) -> None:
             await asyncio.sleep(0.1)
         elif scenario.batches and source.random() < 0.1:
             commands = cluster.commands.batch()
-            cluster.left -= len(commands)
+            cluster.take(len(commands))
             await cluster.send_in_order(process, commands)
         else:
-            cluster.left -= 1
+            cluster.take(1)
             await cluster.send(process, cluster.commands.next())
 
 

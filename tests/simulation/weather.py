@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.inspection import Inspection
+from tests.simulation.process import Process
 
 Change = Callable[[], Coroutine[Any, Any, None]]
 
@@ -28,6 +29,7 @@ class Weather:
             (self._rebuild, scenario.rebuilds),
             (self._verify, 4 if "split" in scenario.read_faults else 1),
             (self._cut, scenario.cuts),
+            (self._outage, scenario.outages),
             (self._revive, 1_000_000 if scenario.failpoint_rate or scenario.key_fault_rate else 0),
         ]
 
@@ -39,8 +41,8 @@ class Weather:
                 await asyncio.sleep(0.2)
                 await change()
         for moment in moments:
-            while total - self._cluster.left < moment:
-                await asyncio.sleep(0.001 + self._cluster.random.random() * self._cluster.scenario.think_seconds_max)
+            await self._cluster.until_sent(moment)
+            await asyncio.sleep(self._cluster.random.random() * self._cluster.scenario.think_seconds_max)
             await change()
 
     async def _crash(self) -> None:
@@ -53,13 +55,12 @@ class Weather:
         if process.alive:
             process.kill("crashed")
             self._cluster.note("crash", process.name)
-        self._cluster.check_positions(process)
         await asyncio.sleep(self._cluster.random.random() * 0.5)
         await self._cluster.restart(slot)
 
     async def _sleep(self) -> None:
         await asyncio.sleep(self._cluster.random.random() * 0.01)
-        process = self._cluster.random.choice(self._cluster.slots)
+        process = self._pick()
         if not process.alive or process.host.paused:
             return
         process.pause()
@@ -68,19 +69,34 @@ class Weather:
         process.host.resume()
         self._cluster.note("awake", process.name)
 
+    async def _outage(self) -> None:
+        """Nobody, or one process, reaches the log for some seconds."""
+        processes = self._cluster.slots if self._cluster.random.random() < 0.5 else [self._pick()]
+        down = list(processes)
+        for process in down:
+            process.faults.down = True
+        self._cluster.note("down", *(process.name for process in down))
+        await asyncio.sleep(self._cluster.random.choice((0.5, 3.0, 5.0)) * self._cluster.random.random())
+        for process in down:
+            process.faults.down = False
+        self._cluster.note("up")
+
+    def _pick(self) -> Process:
+        return self._cluster.random.choice(self._cluster.slots)
+
     async def _jump(self) -> None:
-        process = self._cluster.random.choice(self._cluster.slots)
+        process = self._pick()
         process.environment.jump_ms += self._cluster.random.choice((-86_400_000, -1000, -1, 1, 1000, 86_400_000))
         self._cluster.note("clock", process.name, process.environment.jump_ms)
 
     async def _rebuild(self) -> None:
-        process = self._cluster.random.choice(self._cluster.slots)
+        process = self._pick()
         if process.serves and process.store is not None:
             self._cluster.note("rebuild", process.name)
             await process.ask(process.store.start_rebuild())
 
     async def _verify(self) -> None:
-        process = self._cluster.random.choice(self._cluster.slots)
+        process = self._pick()
         if process.serves and process.store is not None and not process.host.paused:
             for partition in process.store.partitions:
                 if process.alive and partition.ready and not self._cluster.was_cut:

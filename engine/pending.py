@@ -32,8 +32,8 @@ class CommandSequence:
 class Pending:
     """A command on its way through the partition's loop.
 
-    `decided` keeps, by the position of its first record, each answer that the command was given in a batch:
-    the batch that turns out to count decides which of them leaves.
+    `decided` keeps each answer that the command was given in a batch, by the position of its first record, or, for one
+    that wrote nothing, by the first position of the batch: the batch that turns out to count decides which leaves.
     """
 
     command: Command | ReserveRun
@@ -44,6 +44,7 @@ class Pending:
     sequence: CommandSequence | None = None
     bytes: int = _COMMAND_BYTES_BASE
     decided: dict[int, Outcome] = field(default_factory=dict)
+    decided_beside: dict[int, Outcome] = field(default_factory=dict)
 
     def answer(self, outcome: Outcome) -> None:
         """Answer the caller, if it is still there."""

@@ -71,6 +71,8 @@ class Writer:
         """True while the outcome of a batch is unknown: nothing may be decided before it is settled."""
         self.last_error = ""
         self._compared_at = environment.monotonic()
+        self._batch_of: dict[int, int] = {}
+        """Where the batch starts in which a command of this turn was decided, by the command's position."""
 
     async def commit(self, waiting: list[Pending]) -> bool:
         """Decide, append, apply and answer; what is left without an answer must be told `unavailable`.
@@ -78,6 +80,7 @@ class Writer:
         True when the applied state is now at least as new as this call, so that reads may be answered from it.
         """
         give_up_at = self._environment.monotonic() + give_up_seconds
+        self._batch_of.clear()
         owed, voids = waiting, 0
         end_asked: int | None = None
         await self._compare_when_due(owed)
@@ -136,6 +139,9 @@ class Writer:
             outcomes.append((pending, outcome))
             if batch.next_position > position:
                 pending.decided[position] = outcome
+                self._batch_of[position] = batch.first_position
+            else:
+                pending.decided_beside[batch.first_position] = outcome
         return batch, outcomes
 
     def _decide_one(self, batch: Batch, pending: Pending) -> Outcome:
@@ -196,7 +202,6 @@ class Writer:
         await self._end()
         await self._projection.check_log()
         self._compared_at = self._environment.monotonic()
-        by_id = {pending.command_id: pending for pending in owed}
         rule = self._projection.rule
         while entries := await self._log.read(self._number, rule.end, read_records_max):
             rewrites = rule.rewrites_seen
@@ -205,16 +210,23 @@ class Writer:
                 # Which of the two histories counts is for the log to say, read from its start.
                 raise LogRewritten(self._number, entries[0].offset, rule.applied().position)
             apply(self._projection.store, rule, commands)
-            self._tell(commands, by_id)
+            self._tell(commands, owed)
 
-    def _tell(self, commands: Iterable[CountedCommand], by_id: dict[bytes, Pending]) -> None:
+    def _tell(self, commands: Iterable[CountedCommand], owed: list[Pending]) -> None:
+        """Give the answers that were decided in a batch of ours that counts, those that wrote nothing among them."""
+        by_id = {pending.command_id: pending for pending in owed}
         for command in commands:
             first = command.records[0]
             if first.kind == Kind.SESSION_PURGED:
                 self._purges.applied(self._number, first.session_id, first.position)
             pending = by_id.get(command.command_id)
-            if pending is not None and first.position in pending.decided:
-                pending.answer(pending.decided[first.position])
+            if pending is None or first.position not in pending.decided:
+                continue
+            pending.answer(pending.decided[first.position])
+            batch = self._batch_of[first.position]
+            for other in owed:
+                if batch in other.decided_beside:
+                    other.answer(other.decided_beside[batch])
 
     async def _settle(self, owed: list[Pending], give_up_at: float) -> bool:
         """Find out what became of a lost batch; True once it counts or never can."""

@@ -116,6 +116,30 @@ def test_a_command_counts_once_and_is_answered_as_new_whatever_became_of_its_bat
     run_virtual(main())
 
 
+def test_what_wrote_nothing_is_answered_with_the_batch_that_it_was_decided_in() -> None:
+    # Told an offset that is not its own, the writer found its batch in the log and answered what that had written, but
+    # the command before it, which had written nothing, was `unavailable`: a later one of a batch had gone before it.
+    class OneLook(Scripted):
+        looks = 0
+
+        def on_end(self, partition: int) -> ReadFault:
+            self.looks += 1
+            return ReadFault(unavailable=self.looks > 1)
+
+    async def main() -> None:
+        cluster, faults = Cluster(), OneLook()
+        other = await cluster.start()
+        await opened(other)
+        await other.do(RUN.append("k/1"))
+        process = await cluster.start(faults)
+        faults.looks = 0
+        faults.appends = [AppendFault(copies=2, answer=Answer.LAST)]
+        outcomes = await process.store.execute_in_order(steps(RUN.append("k/1"), RUN.append("k/2")))
+        assert [getattr(outcome, "inserted", outcome) for outcome in outcomes] == [False, True]
+
+    run_virtual(main())
+
+
 def test_a_lost_batch_is_settled_by_a_barrier_before_anything_is_decided_again() -> None:
     async def main() -> None:
         cluster, faults = Cluster(), Scripted()

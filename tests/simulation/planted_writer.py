@@ -46,8 +46,8 @@ BATCHES: Final = (
         "gap-answers-nobody",
         "a writer that meets a record of a command that it owes gives the answer decided with that record",
         _TELL,
-        "if pending is not None and first.position in pending.decided:",
-        "if pending is not None and pending.future.done():",
+        "if pending is None or first.position not in pending.decided:",
+        "if pending is None or not pending.future.done():",
     ),
     Planted(
         "answer-keeps-the-first-position",

@@ -120,9 +120,10 @@ def test_what_wrote_nothing_is_answered_with_the_batch_that_it_was_decided_in() 
     # Told an offset that is not its own, the writer found its batch in the log and answered what that had written, but
     # the command before it, which had written nothing, was `unavailable`: a later one of a batch had gone before it.
     class OneLook(Scripted):
-        looks = 0
+        looks = -1000
 
         def on_end(self, partition: int) -> ReadFault:
+            del partition
             self.looks += 1
             return ReadFault(unavailable=self.looks > 1)
 
@@ -134,7 +135,11 @@ def test_what_wrote_nothing_is_answered_with_the_batch_that_it_was_decided_in() 
         process = await cluster.start(faults)
         faults.looks = 0
         faults.appends = [AppendFault(copies=2, answer=Answer.LAST)]
-        outcomes = await process.store.execute_in_order(steps(RUN.append("k/1"), RUN.append("k/2")))
+        commands = [
+            read(METHODS[command.method].arguments, command.args).command()  # type: ignore[union-attr]
+            for command in (RUN.append("k/1"), RUN.append("k/2"))
+        ]
+        outcomes = await process.store.execute_in_order(commands)
         assert [getattr(outcome, "inserted", outcome) for outcome in outcomes] == [False, True]
 
     run_virtual(main())

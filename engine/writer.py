@@ -109,7 +109,11 @@ class Writer:
                 return False
             if landed is not None:
                 voids += 1
+                # Told another offset, the batch may count all the same, as one of several copies. Until that is read,
+                # it is as open as one that nobody was told of.
+                self.unsettled = True
                 await self._read_gap(owed)
+                self.unsettled = False
             if voids >= voids_in_a_row_max or self._environment.monotonic() >= give_up_at:
                 self.last_error = f"other writers defeated {voids} batches in a row"
                 return False

@@ -116,6 +116,31 @@ def test_a_command_counts_once_and_is_answered_as_new_whatever_became_of_its_bat
     run_virtual(main())
 
 
+def test_a_batch_told_at_another_offset_is_settled_while_nothing_waits() -> None:
+    # The read that had to tell what became of it failed, and nobody read again: a purge that counted had no effect, and
+    # its keys were kept, until the next command came.
+    class OneLook(Scripted):
+        looks = -1000
+
+        def on_end(self, partition: int) -> ReadFault:
+            del partition
+            self.looks += 1
+            return ReadFault(unavailable=self.looks == 1)
+
+    async def main() -> None:
+        cluster, faults = Cluster(), OneLook()
+        process = await cluster.start(faults)
+        await process.do(create_session("s1"))
+        await process.do(end_session("s1"))
+        faults.looks = 0
+        faults.appends = [AppendFault(copies=2, answer=Answer.LAST)]
+        assert await process.code(purge_session("s1")) == "unavailable"
+        await asyncio.sleep(1)
+        assert not cluster.keys.keys
+
+    run_virtual(main())
+
+
 def test_what_wrote_nothing_is_answered_with_the_batch_that_it_was_decided_in() -> None:
     # Told an offset that is not its own, the writer found its batch in the log and answered what that had written, but
     # the command before it, which had written nothing, was `unavailable`: a later one of a batch had gone before it.

@@ -32,8 +32,8 @@ BATCHES: Final = (
         "gap-not-read",
         "after a void batch the writer reads the gap before it decides again",
         _COMMIT,
-        "            voids += 1\n            await self._read_gap(owed)\n",
-        "            voids += 1\n",
+        "            await self._read_gap(owed)\n            self.unsettled = False\n",
+        "            self.unsettled = False\n",
     ),
     Planted(
         "gap-not-folded",

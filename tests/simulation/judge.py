@@ -242,7 +242,7 @@ class Judge:
                 return False
         before = call.after
         while before is not None:
-            if before.landing is None and not before.allowed:
+            if before.landing is None and not before.allowed and _asked(self.model, before.command) is WouldChange:
                 return False  # One before it in its batch had to take effect first.
             before = before.after
         return True

@@ -1,13 +1,15 @@
 """Finishing purges: once `session_purged` is in the log, every data key of the session goes.
 
 The order is the log first, then the keys: a key that went first would lose a session that was never purged.
-A crash between the two is finished at the next start, from a watermark kept with the keys.
+A deletion that fails is tried again until it works. A crash between the two is finished at the next start, from a
+watermark kept with the keys.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Final
 
 from engine.decide.sessions import session_owner
 from engine.environment import Environment
@@ -17,26 +19,28 @@ from projections.view import View
 
 log = logging.getLogger("runstore.purges")
 
-_SCAN_ROWS = 1000
+retry_seconds_first: Final = 0.2
+retry_seconds_max: Final = 10.0
+_SCAN_ROWS: Final = 1000
 
 
 class Purges:
-    """Deletes the keys of purged sessions, in log order for each partition, and remembers how far it came."""
+    """Deletes the keys of purged sessions, in each partition, and remembers up to where all are gone."""
 
     def __init__(self, keys: KeyStore, environment: Environment, partitions: int) -> None:
         self._keys = keys
         self._environment = environment
-        self._watermarks = [_read(keys.get_value(_name(partition))) for partition in range(partitions)]
-        self._last: list[asyncio.Task[None] | None] = [None] * partitions
-        self._broken = [False] * partitions
+        self._partitions = [_Partition(_read(keys.get_value(_name(number)))) for number in range(partitions)]
+        self._retries: dict[int, asyncio.Task[None]] = {}
 
     async def sweep(self, partition: int, view: View) -> None:
         """Finish what a crash left: delete the keys of every session purged after the watermark.
 
         A log that was restored from a backup may end before the watermark, which then says nothing of what follows.
         """
-        self._watermarks[partition] = min(self._watermarks[partition], view.applied().position)
-        begin = layout.purge_key(self._watermarks[partition])
+        mine = self._partitions[partition]
+        mine.watermark = min(mine.watermark, view.applied().position)
+        begin = layout.purge_key(mine.watermark)
         position = None
         while page := view.scan(begin, layout.PURGE + b"\xff" * 9, _SCAN_ROWS):
             for key, session_id in page:
@@ -48,12 +52,14 @@ class Purges:
 
     def applied(self, partition: int, session_id: str, position: int) -> None:
         """A `session_purged` was applied: start deleting its keys."""
-        before = self._last[partition]
-        self._last[partition] = asyncio.create_task(self._finish(partition, session_id, position, before))
+        mine = self._partitions[partition]
+        mine.unfinished[position] = session_id
+        mine.end = max(mine.end, position + 1)
+        mine.last = asyncio.create_task(self._finish(partition, position, mine.last))
 
     async def finished(self, partition: int, session_id: str) -> bool:
         """Wait until the keys of a purged session are gone; False when that failed and must be repeated."""
-        running = self._last[partition]
+        running = self._partitions[partition].last
         if running is not None:
             await asyncio.wait([running])
         try:
@@ -65,35 +71,72 @@ class Purges:
         return True
 
     async def close(self) -> None:
-        """Wait for what runs."""
-        running = [task for task in self._last if task is not None]
+        """Wait for what runs; what has failed and waits to be tried again is left to the next start."""
+        retries = list(self._retries.values())
+        for retry in retries:
+            retry.cancel()
+        await asyncio.gather(*retries, return_exceptions=True)
+        running = [mine.last for mine in self._partitions if mine.last is not None]
         if running:
             await asyncio.wait(running)
 
-    async def _finish(self, partition: int, session_id: str, position: int, before: asyncio.Task[None] | None) -> None:
+    async def _finish(self, partition: int, position: int, before: asyncio.Task[None] | None) -> None:
         """Delete the keys at once, so that purges share the work, and advance the watermark in log order."""
-        done = False
+        if not await self._delete(partition, position) and partition not in self._retries:
+            self._retries[partition] = asyncio.create_task(self._retry(partition))
+        if before is not None:
+            await asyncio.wait([before])
+        await self._advance_over_finished(partition)
+
+    async def _delete(self, partition: int, position: int) -> bool:
+        mine = self._partitions[partition]
+        session_id = mine.unfinished.get(position)
+        if session_id is None:
+            return True
         try:
             self._environment.failpoint("purge.before_keys")
             await self._keys.purge(session_owner(session_id))
             self._environment.failpoint("purge.after_keys")
-            done = True
         except KeysError as error:
             log.error("the keys of purged session %r are not deleted yet: %s", session_id, error)
-        if before is not None:
-            await asyncio.wait([before])
-        # After a failure the watermark stays, so that the next start sweeps again from there.
-        self._broken[partition] = self._broken[partition] or not done
-        if not self._broken[partition]:
-            try:
-                await self._advance(partition, position + 1)
-            except KeysError as error:
-                log.error("partition %d: how far purges have finished could not be kept: %s", partition, error)
+            return False
+        mine.unfinished.pop(position, None)
+        return True
+
+    async def _retry(self, partition: int) -> None:
+        """Try again what failed, until all of it is done."""
+        mine = self._partitions[partition]
+        seconds = retry_seconds_first
+        while mine.unfinished and not self._keys.failed:
+            await self._environment.sleep(seconds)
+            seconds = min(2 * seconds, retry_seconds_max)
+            for position in list(mine.unfinished):
+                await self._delete(partition, position)
+            await self._advance_over_finished(partition)
+        del self._retries[partition]
+
+    async def _advance_over_finished(self, partition: int) -> None:
+        mine = self._partitions[partition]
+        try:
+            await self._advance(partition, min(mine.unfinished, default=mine.end))
+        except KeysError as error:
+            log.error("partition %d: how far purges have finished could not be kept: %s", partition, error)
 
     async def _advance(self, partition: int, watermark: int) -> None:
-        if watermark > self._watermarks[partition]:
-            self._watermarks[partition] = watermark
+        mine = self._partitions[partition]
+        if watermark > mine.watermark:
+            mine.watermark = watermark
             await self._keys.put_value(_name(partition), watermark.to_bytes(8, "big"))
+
+
+class _Partition:
+    """How far the purges of one partition have come: all before `watermark` are finished, those known end at `end`."""
+
+    def __init__(self, watermark: int) -> None:
+        self.watermark = watermark
+        self.end = 0
+        self.unfinished: dict[int, str] = {}
+        self.last: asyncio.Task[None] | None = None
 
 
 def _name(partition: int) -> str:

@@ -9,16 +9,44 @@ from typing import Any
 import pytest
 
 from engine.environment import SystemEnvironment
-from engine.keys import KeyStoreError
+from engine.keys import KeyStoreError, MemoryKeyStore
 from engine.opening import StoreSettings, open_store
 from engine.store import Store
 from schemas.refusals import Refused
 from service.methods import call
 from tests.contract.builders import Command, create_session, end_session, place, purge_session
+from tests.engine.scene import Cluster
+from tests.simulation.virtual_time import run_virtual
 
 
 async def do(store: Store, command: Command) -> dict[str, Any]:
     return await call(store, command.method, command.args)
+
+
+def test_a_failed_deletion_is_tried_again_until_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nobody tried again until the caller repeated the purge or the store was started again.
+    purge, failures = MemoryKeyStore.purge, [1, 2, 3]
+
+    async def failing(store: MemoryKeyStore, owner: str) -> None:
+        if failures:
+            failures.pop()
+            raise KeyStoreError(None, "it cannot be reached")
+        await purge(store, owner)
+
+    async def story() -> None:
+        cluster = Cluster()
+        process = await cluster.start()
+        await process.do(create_session("s1"))
+        await process.do(end_session("s1"))
+        monkeypatch.setattr(MemoryKeyStore, "purge", failing)
+        assert await process.code(purge_session("s1")) == "unavailable"
+        assert cluster.keys.keys
+        await asyncio.sleep(5)
+        assert not cluster.keys.keys
+        assert not failures
+        assert cluster.keys.values["purges finished in partition 0"] == (3).to_bytes(8, "big")
+
+    run_virtual(story())
 
 
 async def test_a_failed_deletion_holds_up_no_other_purge_and_is_finished_by_a_repeat(

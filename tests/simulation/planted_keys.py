@@ -6,8 +6,6 @@ from typing import Final
 
 from tests.simulation.planting import Planted
 
-_FINISH: Final = "engine.purges:Purges._finish"
-
 KEYS: Final = (
     Planted(
         "key-of-all-sessions",
@@ -113,9 +111,16 @@ PURGES: Final = (
     Planted(
         "watermark-advanced-though-deletion-failed",
         "after a failed deletion the watermark stays, so that the next start sweeps again from there",
-        _FINISH,
-        "self._broken[partition] = self._broken[partition] or not done",
-        "self._broken[partition] = False",
+        "engine.purges:Purges._advance_over_finished",
+        "min(mine.unfinished, default=mine.end)",
+        "mine.end",
+    ),
+    Planted(
+        "failed-deletion-not-tried-again",
+        "a deletion that fails is tried again until it works",
+        "engine.purges:Purges._finish",
+        "and partition not in self._retries:",
+        "and partition in self._retries:",
     ),
     Planted(
         "purge-forgets-checkpoints",

@@ -13,12 +13,14 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from engine.durable import write_whole
+from engine.durable import make_folder, sync_names_above, write_whole
 
 FORMAT: Final = 1
 partitions_default: Final = 8
@@ -75,8 +77,12 @@ class DataFolder:
                 )
 
     def finish(self) -> None:
-        """Note that log and keys have been made."""
+        """Note that log and keys have been made, and that the folder itself will be found."""
         if not self.complete:
+            try:
+                sync_names_above(self.path)
+            except OSError as error:
+                raise OpeningError(f"the names above {self.path} cannot be synced: {error.strerror}") from error
             self.complete = True
             self._write()
 
@@ -102,7 +108,7 @@ class DataFolder:
 
     def _take_lock(self) -> None:
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             self._lock: IO[str] = (self.path / "LOCK").open("a+", encoding="ascii")
         except OSError as error:
             raise OpeningError(f"the data folder {self.path} cannot be written: {error.strerror}") from error
@@ -125,6 +131,7 @@ class DataFolder:
             return
         try:
             told = json.loads(self._description.read_text(encoding="utf-8"))
+            _check_digest(told)
             written_format = int(told["format"])
             if written_format != FORMAT:
                 raise OpeningError(
@@ -142,13 +149,26 @@ class DataFolder:
             )
 
     def _write(self) -> None:
-        told = {
+        told: dict[str, object] = {
             "format": FORMAT,
             "partitions": self.partitions,
             "store_id": self.store_id,
             "complete": self.complete,
         }
+        told["digest"] = _digest(told)
         try:
             write_whole(self._description, json.dumps(told, indent=2) + "\n")
         except OSError as error:
             raise OpeningError(f"the data folder {self.path} cannot be written: {error.strerror}") from error
+
+
+def _digest(told: Mapping[str, object]) -> str:
+    """Guards against damage, not against somebody: another number of partitions would look for everything elsewhere."""
+    plain = {name: value for name, value in told.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _check_digest(told: Mapping[str, object]) -> None:
+    """A description without a digest was written by a version that had none."""
+    if "digest" in told and told["digest"] != _digest(told):
+        raise ValueError("its digest is another: it was damaged or changed. Restore it from a backup")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -24,3 +25,23 @@ def sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are missing, and their names durable."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_folder(folder.parent)
+
+
+def sync_names_above(path: Path) -> None:
+    """Make durable the names that lead to a folder on its file system: a process before this may have died too early.
+
+    A folder that may not be read is passed over.
+    """
+    for folder in path.resolve().parents:
+        with contextlib.suppress(PermissionError):
+            sync_folder(folder)
+        if folder.is_mount():
+            return

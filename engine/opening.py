@@ -11,7 +11,15 @@ from typing import Final
 from engine.cursors import Cursors, mac_key_bytes
 from engine.data_folder import DataFolder, FolderInUse, OpeningError, partitions_default, partitions_max
 from engine.environment import Environment
-from engine.keys import KeyStore, MasterKey, MasterKeyError, RocksKeyStore, Sealer, load_or_create_master_key
+from engine.keys import (
+    KeyStore,
+    KeyStoreError,
+    MasterKey,
+    MasterKeyError,
+    RocksKeyStore,
+    Sealer,
+    load_or_create_master_key,
+)
 from engine.logs.embedded import EmbeddedLog
 from engine.logs.interface import Log
 from engine.opener import Opener
@@ -61,8 +69,12 @@ async def open_store(settings: StoreSettings, environment: Environment) -> Store
         master_path = settings.master_key_file or settings.data_dir / "master.key"
         keys_path = settings.data_dir / "keys"
         master = _master_key(master_path, in_use=keys_path.exists())
-        keys = await RocksKeyStore.open(keys_path, master, environment, create=not folder.complete)
         try:
+            keys = await RocksKeyStore.open(keys_path, master, environment, create=not folder.complete)
+        except MasterKeyError as error:
+            raise MasterKeyError(f"the master key {master_path} is the wrong one, or damaged: {error}") from error
+        try:
+            await _cursor_key(keys, environment, lost_from=keys_path if folder.complete else None)
             the_log = await asyncio.to_thread(EmbeddedLog, settings.data_dir / "log", partitions, environment)
         except BaseException:
             await keys.close()
@@ -73,9 +85,11 @@ async def open_store(settings: StoreSettings, environment: Environment) -> Store
         raise
 
     async def release() -> None:
-        await the_log.close()
-        await keys.close()
-        folder.release()
+        try:
+            await the_log.close()
+            await keys.close()
+        finally:
+            folder.release()
 
     try:
         return await assemble(
@@ -109,10 +123,7 @@ async def assemble(
     """Make a store of its parts and open every partition. `release` is called when the store is closed."""
     identity = StoreIdentity(VERSION, log_kind, store_id, created)
     sealer = Sealer(keys, environment.random_bytes)
-    mac_key = keys.get_value(_CURSOR_KEY_NAME)
-    if mac_key is None:
-        mac_key = environment.random_bytes(mac_key_bytes)
-        await keys.put_value(_CURSOR_KEY_NAME, mac_key)
+    mac_key = await _cursor_key(keys, environment)
     purges = Purges(keys, environment, the_log.partitions)
     partitions = [
         Partition(
@@ -133,6 +144,20 @@ async def assemble(
         await asyncio.gather(*(partition.close() for partition in partitions), return_exceptions=True)
         raise
     return store
+
+
+async def _cursor_key(keys: KeyStore, environment: Environment, lost_from: Path | None = None) -> bytes:
+    """The key that signs cursors, made once: under another one, every cursor that callers hold would be refused.
+
+    One that is not there was lost where `lost_from` says so. Raises `KeyStoreError`.
+    """
+    key = keys.get_value(_CURSOR_KEY_NAME)
+    if key is None and lost_from is not None:
+        raise KeyStoreError(lost_from, f"damaged: it has lost its {_CURSOR_KEY_NAME}. Restore the folder")
+    if key is None:
+        key = environment.random_bytes(mac_key_bytes)
+        await keys.put_value(_CURSOR_KEY_NAME, key)
+    return key
 
 
 def _master_key(path: Path, *, in_use: bool) -> MasterKey:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from engine.batch import Batch
-from engine.durable import write_whole
+from engine.durable import make_folder, write_whole
 from engine.environment import Environment
 from engine.logs.interface import Log
 from engine.logs.wal import cut_at_damage
@@ -279,7 +279,8 @@ class DiskFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open: set[Path] = set()
-        folder.mkdir(parents=True, exist_ok=True)
+        # Its name is durable, or a loss of power would cost a rebuild.
+        make_folder(folder)
 
     def open_current(self) -> Store | None:
         """See `ProjectionFiles`. What an interrupted rebuild left behind is removed."""

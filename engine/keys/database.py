@@ -63,7 +63,8 @@ class Database:
         self._path = folder / "rocksdb"
         self._writing = threading.Lock()
         self._syncs = 0
-        with contextlib.ExitStack() as opened:
+        # Closing what has been opened may fail too, of the same damage.
+        with translated(folder), contextlib.ExitStack() as opened:
             try:
                 self._open(opened)
             except OSError as error:
@@ -94,6 +95,8 @@ class Database:
         opened.callback(self._wal_end.close)
         self._marker.store(self._written())
         self._marker.sync()
+        # A marker that is lost makes all that follows count as acknowledged, a torn tail too.
+        sync_folder(self._folder)
         with translated(self._folder):
             newest = last_key(self._keys)
         # A pending sequence is not given again, so that no repetition of its erasure can meet another key.

@@ -62,8 +62,10 @@ def load_or_create_master_key(path: Path, *, create: bool, random_bytes: RandomB
     A file that exists is never written. One that group or others can read is taken, with a warning.
     Raises `MasterKeyError` with what to do where there is no file, no right to read it, or no key in it.
     """
-    if create and not path.exists():
-        _create(path, random_bytes(key_bytes))
+    if create:
+        if not path.exists():
+            _create(path, random_bytes(key_bytes))
+        _sync_name(path)
     return MasterKey(_load(path), random_bytes)
 
 
@@ -119,6 +121,16 @@ def _create(path: Path, key: bytes) -> None:
             pass
         finally:
             draft.unlink()
-        sync_folder(path.parent)
     except OSError as error:
         raise MasterKeyError(f"cannot create the master key {path}: {error.strerror or error}") from error
+
+
+def _sync_name(path: Path) -> None:
+    """Also for a file that is there: who made it may have died before its name was durable."""
+    try:
+        sync_folder(path.parent)
+    except PermissionError:
+        # A folder that may not be read is not one where this made a file.
+        return
+    except OSError as error:
+        raise MasterKeyError(f"cannot make the master key {path} durable: {error.strerror or error}") from error

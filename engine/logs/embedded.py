@@ -9,6 +9,7 @@ Basics
 Caveats
   After a failed write or fsync nobody knows what the disk holds, and the kernel may have dropped what it could not
   write. So the log is closed and opened again, and is asked what it holds; until then it is unavailable.
+  RocksDB takes no write after it has met a damaged table while it merged tables. From then on they are not merged.
   A Python thread that keeps the GIL busy delays every answer by up to the switch interval (`sys.setswitchinterval`).
 """
 
@@ -24,7 +25,15 @@ from typing import Final
 
 from engine.environment import Environment
 from engine.logs.files import LogFiles, LogLocked, position_max
-from engine.logs.interface import AppendRefused, LogClosed, LogEntry, LogError, LogUnavailable, OutcomeUnknown
+from engine.logs.interface import (
+    AppendRefused,
+    LogClosed,
+    LogCorrupt,
+    LogEntry,
+    LogError,
+    LogUnavailable,
+    OutcomeUnknown,
+)
 from engine.logs.rocks import WriteStalled
 from engine.logs.wal import Acknowledged
 
@@ -61,6 +70,7 @@ class EmbeddedLog:
         self._reopener: asyncio.Task[None] | None = None
         self._closer: asyncio.Task[None] | None = None
         self._failure = ""
+        self._merging = True
         self._sync_thread = ThreadPoolExecutor(1, "log-fsync")
 
     @property
@@ -214,6 +224,10 @@ class EmbeddedLog:
         _log.error("the log %s failed and is closed: %s", self._path, error)
         self._files = None
         self._failure = str(error)
+        if isinstance(error, LogCorrupt) and self._merging:
+            # Found by RocksDB while it merged tables. Whoever reads there will know; the other partitions go on.
+            _log.critical("a table of the log %s is damaged: tables are not merged any more", self._path)
+            self._merging = False
         untried = group[len(tried) :] + self._waiting
         self._waiting = []
         for append in tried:
@@ -236,7 +250,7 @@ class EmbeddedLog:
 
     def _open_again(self) -> LogFiles | None:
         try:
-            return LogFiles(self._path, self._partitions)
+            return LogFiles(self._path, self._partitions, merging=self._merging)
         except Exception as error:  # noqa: BLE001 # the next attempt may succeed
             _log.error("the log %s could not be opened again: %s", self._path, error)
             self._failure = str(error)

@@ -25,7 +25,7 @@ from typing import Final
 
 from rocksdict import WriteBatch, WriteOptions
 
-from engine.durable import sync_folder
+from engine.durable import make_folder, sync_folder
 from engine.logs import wal
 from engine.logs.interface import LogCorrupt, LogEntry, LogError, LogUnavailable
 from engine.logs.rocks import open_database, translated
@@ -48,9 +48,13 @@ class LogLocked(LogError):
 class LogFiles:
     """The open files of an embedded log. For one thread, but `sync` may run in another beside anything but `close`."""
 
-    def __init__(self, path: Path, partitions: int) -> None:
-        """Open, or make, the log under `path`. Raises `LogLocked`, `LogCorrupt` or `LogUnavailable`."""
+    def __init__(self, path: Path, partitions: int, *, merging: bool = True) -> None:
+        """Open, or make, the log under `path`. Raises `LogLocked`, `LogCorrupt` or `LogUnavailable`.
+
+        `merging` is False for a log with a damaged table: merging would meet it, and RocksDB take no more writes.
+        """
         self._path = path
+        self._merging = merging
         self._partitions = partitions
         self._unsynced_marker_bytes = 0
         self._write_options = WriteOptions()
@@ -64,13 +68,13 @@ class LogFiles:
 
     def _open(self, opened: contextlib.ExitStack) -> None:
         directory = self._path / "rocksdb"
-        _make_directory(directory)
+        make_folder(directory)
         opened.callback(os.close, _lock(self._path / "lock"))
         self._marker = wal.Marker(self._path / "acknowledged")
         opened.callback(self._marker.close)
         acknowledged = self._marker.load()
         wal.repair_tail(directory, acknowledged)
-        self._database = open_database(directory)
+        self._database = open_database(directory, merging=self._merging)
         opened.callback(self._close_database)
         self._check(acknowledged)
         self._wal_end = wal.WalEnd(directory)
@@ -250,10 +254,3 @@ def _lock(path: Path) -> int:
         os.close(file)
         raise LogLocked(f"{path} is locked: another process has this log open. Stop it first.") from None
     return file
-
-
-def _make_directory(path: Path) -> None:
-    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    for directory in missing:
-        sync_folder(directory.parent)

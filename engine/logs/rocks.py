@@ -53,11 +53,16 @@ def translated(done: str, partition: int | None = None, position: int | None = N
         raise kind(f"the log{where} could not be {done}: {status}", partition=partition, position=position) from error
 
 
-def open_database(directory: Path) -> Rdict:
-    """Open or make the database. Raises `LogUnavailable`, or `LogCorrupt` with the damaged place where it is known."""
+def open_database(directory: Path, *, merging: bool = True) -> Rdict:
+    """Open or make the database. Raises `LogUnavailable`, or `LogCorrupt` with the damaged place where it is known.
+
+    Without `merging`, tables are left as they are, however many: one that is damaged is met by nobody but its readers.
+    """
     try:
         with translated("opened"):
-            return Rdict(str(directory), options(), column_families={"default": options()})
+            family = options()
+            family.set_disable_auto_compactions(not merging)
+            return Rdict(str(directory), options(), column_families={"default": family})
     except LogCorrupt as error:
         raise wal.first_damage(directory) or error from error
 

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.logs.interface import LogCorrupt
+from engine.logs.manifest import NOTHING_WRITTEN, Manifest, read_manifest
 
 _log = logging.getLogger(__name__)
 
@@ -124,10 +125,15 @@ def repair_tail(directory: Path, acknowledged: Acknowledged | None) -> None:
     To be called before RocksDB opens, by the process that holds the log's lock. None: all counts as acknowledged.
     Raises `LogCorrupt`, having changed nothing, for damage anywhere else.
     """
+    manifest = read_manifest(directory) or NOTHING_WRITTEN
     next_sequence: int | None = None
     cuts: list[tuple[Path, int, _Damage]] = []
     for number, path in wal_files(directory):
+        if number < manifest.logs_from:
+            continue
         data = path.read_bytes()
+        if next_sequence is None and (acknowledged is None or acknowledged.sequence > manifest.last_sequence):
+            _refuse_gap(path, data, manifest)
         bound = _acknowledged_bytes(number, len(data), acknowledged)
         if len(data) < bound:
             raise _corrupt(path, _Damage(len(data), len(data), f"the file ends, {bound} bytes were acknowledged"))
@@ -137,6 +143,12 @@ def repair_tail(directory: Path, acknowledged: Acknowledged | None) -> None:
         if damage.keep < bound:
             raise _corrupt(path, damage)
         cuts.append((path, len(data) - damage.keep, damage))
+    reached = max(manifest.last_sequence, (next_sequence or 0) - 1)
+    if acknowledged is not None and reached < acknowledged.sequence:
+        raise LogCorrupt(
+            f"{directory} ends at sequence number {reached}, but {acknowledged.sequence} was acknowledged: records are "
+            "lost. It does not open, and nothing was changed. Restore it from a backup."
+        )
     for path, cut_bytes, damage in cuts:
         _log.warning(
             "%s is damaged at byte %d: %s. Nothing from there on was acknowledged; its last %d bytes are cut off.",
@@ -148,15 +160,23 @@ def repair_tail(directory: Path, acknowledged: Acknowledged | None) -> None:
 def cut_at_damage(directory: Path) -> None:
     """Cut the WALs of a database that can be made again at the first place where their structure is damaged.
 
-    RocksDB may loop for ever over a fragment of an unknown type, so it must not meet one. Checksums are left to it.
+    RocksDB may loop for ever over a fragment of an unknown type, so it must not meet one. Nor must it meet a WAL that
+    does not go on where the tables or the WAL before it end: it would open with a hole. Checksums are left to it.
     """
+    manifest = read_manifest(directory) or NOTHING_WRITTEN
     damage: _Damage | None = None
-    for _number, path in wal_files(directory):
+    next_sequence: int | None = None
+    for number, path in wal_files(directory):
+        if number < manifest.logs_from:
+            continue
         if damage is not None:
             path.unlink()
             continue
         data = path.read_bytes()
-        damage, _ = _walk(data, len(data), None)
+        if next_sequence is None and (sequence := _first_sequence(data)) > manifest.last_sequence + 1:
+            damage = _Damage(0, 0, f"sequence number {sequence}, and the tables end at {manifest.last_sequence}")
+        else:
+            damage, next_sequence = _walk(data, len(data), next_sequence)
         if damage is not None:
             _log.warning("%s is damaged at byte %d: %s; it is cut there", path, damage.offset, damage.reason)
             _truncate(path, damage.keep)
@@ -175,6 +195,22 @@ def _acknowledged_bytes(number: int, length: int, acknowledged: Acknowledged | N
     if acknowledged is None or number < acknowledged.wal_number:
         return length
     return acknowledged.wal_bytes if number == acknowledged.wal_number else 0
+
+
+def _first_sequence(data: bytes) -> int:
+    """The sequence number that a WAL begins with, 0 where that is not to be had."""
+    if len(data) < _FRAGMENT_HEADER.size + _RECORD_HEADER.size:
+        return 0
+    return int(_RECORD_HEADER.unpack_from(data, _FRAGMENT_HEADER.size)[0])
+
+
+def _refuse_gap(path: Path, data: bytes, manifest: Manifest) -> None:
+    if (sequence := _first_sequence(data)) > manifest.last_sequence + 1:
+        raise LogCorrupt(
+            f"{path} begins with sequence number {sequence}, and the tables beside it end at {manifest.last_sequence}: "
+            "the MANIFEST has lost its end, or a write-ahead log is missing. Acknowledged records are lost, so the log "
+            "does not open, and nothing was changed. Restore it from a backup."
+        )
 
 
 def _corrupt(path: Path, damage: _Damage) -> LogCorrupt:

@@ -137,12 +137,7 @@ async def test_folder_without_one_of_its_files_is_refused(
             (folder / "rocksdb" / "CURRENT").unlink()
         case pattern:
             newest(folder, pattern).unlink()
-    if victim != "*.log":
-        await refused(folder, environment, "damaged")
-        return
-    # Only an open database tells how far it goes.
-    with pytest.raises(KeyStoreError, match=f"{re.escape(str(folder))}: damaged: it ends at write .* acknowledged"):
-        await RocksKeyStore.open(folder, MASTER, environment)
+    await refused(folder, environment, "damaged")
 
 
 @pytest.fixture

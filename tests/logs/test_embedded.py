@@ -234,7 +234,7 @@ async def test_opening_again_is_tried_with_growing_waits(
 ) -> None:
     attempts = 0
 
-    def no_files(*_: object) -> object:
+    def no_files(*_: object, **__: object) -> object:
         nonlocal attempts
         attempts += 1
         if attempts > 10:

@@ -1,0 +1,59 @@
+"""Flipped bits and cut files: a part of the campaign, and proof that it finds what is broken.
+
+All of it: `python -m tests.faults.flips --flips 2000`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine import data_folder, projection
+from tests.faults.flips import PLACES, Campaign, Damage
+from tests.faults.folders import scratch
+
+FLIPS = 80
+SECONDS_MAX = 20.0
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with scratch() as found:
+        yield Path(found)
+
+
+def test_a_damaged_store_answers_what_it_did_or_nothing(folder: Path) -> None:
+    campaign = Campaign(folder, seed=1)
+    campaign.run(FLIPS, time.monotonic() + SECONDS_MAX, ["closed", "killed, small"])
+    assert campaign.tally.failures == []
+    assert campaign.tally.flips > 0
+    assert campaign.tally.cuts > 0
+    assert campaign.tally.refused.total() > 0
+    assert campaign.tally.whole.total() > 0
+
+
+def test_the_campaign_finds_a_check_that_is_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = Campaign(folder, seed=1)
+    base = campaign.base("killed")
+    assert all(base.files[place] for place in PLACES), "every place has a file to damage"
+    description = (base.folder / "store.json").read_bytes()
+    other_number = Damage("store.json", "store.json", description.index(b'"partitions": 4') + 14, 0)
+    campaign.damage(base, other_number)
+    assert campaign.tally.failures == []
+    monkeypatch.setattr(data_folder, "_check_digest", lambda _: None)
+    campaign.damage(base, other_number)
+    assert "s:w0-s0 was" in campaign.tally.failures.pop()
+
+    manifest = base.files["projections, manifest"][-1]
+    size = (base.folder / manifest).stat().st_size
+    cuts = [Damage("projections, manifest", manifest, size - lost, None) for lost in (20, 30, 60)]
+    for cut in cuts:
+        campaign.damage(base, cut)
+    assert campaign.tally.failures == []
+    monkeypatch.setattr(projection, "cut_at_damage", lambda _: None)
+    for cut in cuts:
+        campaign.damage(base, cut)
+    assert campaign.tally.failures != []

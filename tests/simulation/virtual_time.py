@@ -142,6 +142,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 with contextlib.suppress(BaseException):
                     coroutine.close()
         self._tasks.clear()
+        # What is left unread in futures of the dead interests nobody.
+        self.set_exception_handler(lambda _loop, _context: None)
 
     def _make_task(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
         task = asyncio.Task(coroutine, loop=loop, **options)

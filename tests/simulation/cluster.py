@@ -6,10 +6,12 @@ import asyncio
 import hashlib
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from engine.logs.simulated import SimulatedLogStorage
 from schemas.log_record import decode
 from tests.contract.builders import Command
+from tests.simulation import story
 from tests.simulation.commands import Commands
 from tests.simulation.history import Violation
 from tests.simulation.judge import UNKNOWN, Call, Judge
@@ -66,7 +68,7 @@ class SimulatedCluster:
 
     async def boot(self) -> None:
         """Start the processes, one after the other: a store is made by the first of them."""
-        self.note("scenario", self.scenario)
+        self.note("scenario", self.scenario, shown=story.of_scenario(self.scenario))
         for number in range(self.scenario.processes):
             self.slots.append(self.start(f"p{number}", Files(self._positions)))
             await self.slots[-1].booted()
@@ -82,7 +84,7 @@ class SimulatedCluster:
 
     async def send(self, process: Process, command: Command) -> object:
         call = self.judge.begin(command, applied=process.applied())
-        self.note("call", call.number, process.name, *command)
+        self.note("call", call.number, process.name, *command, shown=_call(call, process))
         answer = await process.call(command)
         self._answered(call, answer)
         return answer
@@ -91,7 +93,7 @@ class SimulatedCluster:
         calls: list[Call] = []
         for command in commands:
             calls.append(self.judge.begin(command, calls[-1] if calls else None, process.applied()))
-            self.note("call", calls[-1].number, process.name, "in order", *command)
+            self.note("call", calls[-1].number, process.name, *command, shown=f"{_call(calls[-1], process)} (in order)")
         answers = await process.call_in_order(list(commands))
         broken = False
         for call, answer in zip(calls, answers, strict=True):
@@ -101,7 +103,7 @@ class SimulatedCluster:
             broken = broken or answer == UNKNOWN
 
     def _answered(self, call: Call, answer: object) -> None:
-        self.note("answer", call.number, answer)
+        self.note("answer", call.number, answer, shown=f"{call.number}: {story.of_answer(answer)}")
         if call.content is None:
             self.reads += 1
         else:
@@ -113,11 +115,15 @@ class SimulatedCluster:
             raise Violation(f"{call} was unavailable, and nothing went wrong")
 
     def _landed(self, partition: int, offset: int, batch: Sequence[bytes]) -> None:
-        self.note("landed", partition, offset, len(batch), hashlib.sha256(b"".join(batch)).hexdigest()[:16])
+        taken = "?"
         try:
-            self.judge.landed(partition, offset, batch)
+            taken = self.judge.landed(partition, offset, batch)
         except Exception as error:  # noqa: BLE001 # not the store's to catch: it is told where the story is told
             self._problem = self._problem or error
+        last = offset + len(batch) - 1
+        where = f"partition {partition} at {offset}" + (f" to {last}" if last > offset else "")
+        bytes_landed = hashlib.sha256(b"".join(batch)).hexdigest()
+        self.note("landed", partition, offset, bytes_landed, shown=f"{where}: {taken}")
         self._haunt()
 
     def _haunt(self) -> None:
@@ -152,7 +158,7 @@ class SimulatedCluster:
     def start(self, name: str, files: Files) -> Process:
         self._started += 1
         seed = self.scenario.seed * 1000 + self._started
-        process = Process(name, self.scenario, self.storage, self._keys, files, seed)
+        process = Process(name, self.scenario, self.storage, self._keys, files, seed, partial(self.note, "fault"))
         if self.over:
             quiet(process)
         return process
@@ -162,17 +168,21 @@ class SimulatedCluster:
         if problem is not None:
             raise problem
 
-    def note(self, what: str, *details: object) -> None:
-        """Add to the trace."""
-        line = f"{asyncio.get_running_loop().time():10.4f} {what} {' '.join(map(str, details))}"
-        self._hash.update(line.encode() + b"\n")
+    def note(self, what: str, *details: object, shown: str | None = None) -> None:
+        """Add to the trace; `shown` is what a person is told in place of the details."""
+        at = f"{asyncio.get_running_loop().time():10.4f} {what}"
+        self._hash.update(f"{at} {' '.join(map(str, details))}\n".encode())
         if self._tell is not None:
-            self._tell(line)
+            self._tell(f"{at} {' '.join(map(str, details)) if shown is None else shown}")
 
     @property
     def trace(self) -> str:
         """The SHA-256 of the trace so far."""
         return self._hash.hexdigest()
+
+
+def _call(call: Call, process: Process) -> str:
+    return f"{call.number} to {process.name}: {story.of_command(call.command)}"
 
 
 def judge_positions(judge: Judge) -> Callable[[int, int], None]:

@@ -120,7 +120,8 @@ class Inspection:
             for begin, end in owned_ranges(number):
                 if self._cluster.over and seen.scan(begin, end, 1):
                     raise Violation(f"{process.name}, partition {partition}: rows of a purged session are left")
-        self._cluster.note("same", process.name, partition, found.position, found.live)
+        shown = f"{process.name}, partition {partition}, up to {found.position}: as a fresh fold of the log"
+        self._cluster.note("same", process.name, partition, found.position, found.live, shown=shown)
         return found.position, digest(seen)
 
     async def _check_views(self, process: Process) -> None:

@@ -141,10 +141,10 @@ class Judge:
 
     # -- the log
 
-    def landed(self, partition: int, offset: int, batch: Sequence[bytes]) -> None:
-        """A batch landed."""
-        for counted in self.histories[partition].land(offset, batch):
-            self._take(counted)
+    def landed(self, partition: int, offset: int, batch: Sequence[bytes]) -> str:
+        """A batch landed; says what is in it, for a person."""
+        taken = [self._take(counted) for counted in self.histories[partition].land(offset, batch)]
+        return ", ".join(taken) or "void"
 
     def cut(self, partition: int, end: int) -> None:
         """The log forgot all from `end` on; so does the model, and what became of those calls is open again."""
@@ -195,13 +195,13 @@ class Judge:
 
     # -- inside
 
-    def _take(self, counted: Counted) -> None:
+    def _take(self, counted: Counted) -> str:
         first = counted.records[0]
         if first.kind == Kind.BARRIER:
-            return
+            return "a barrier"
         if first.kind == Kind.RUN_RESERVED:
             self._reserved(counted.partition, first)
-            return
+            return f"{first.run_id} reserved for partition {first.home}"
         if first.kind == Kind.SESSION_CREATED:
             if first.key_id not in self._keys.disk.keys:
                 raise Violation(f"session {first.session_id}: created under a key that is not kept")
@@ -228,6 +228,7 @@ class Judge:
         for call in candidates:
             call.landing = landing
         self._ask_about(_names_of(counted.records) | self._names_purged(first))
+        return f"call {' or '.join(str(call.number) for call in candidates)}"
 
     def _may_land(self, call: Call, counted: Counted) -> bool:
         """True while nobody has told its caller anything that rules it out."""

@@ -29,6 +29,7 @@ class KeyFaults:
 
     rate: float = 0.0
     delay_seconds_max: float = 0.0
+    tell: Callable[[str], None] = lambda _what: None
 
 
 class SimulatedKeyStore:
@@ -123,6 +124,7 @@ class SimulatedKeyStore:
         """Take time, and perhaps fail."""
         await self._environment.sleep(self._random.random() * self._faults.delay_seconds_max)
         if self._faults.rate and self._random.random() < self._faults.rate:
+            self._faults.tell(f"keys: failed {where}")
             raise KeyStoreError(None, f"failed by a fault {where}")
 
     def _check_open(self) -> None:

@@ -119,16 +119,25 @@ class Process:
     """One process, from its start to its end. A restart is another process on the same files."""
 
     def __init__(
-        self, name: str, scenario: Scenario, storage: SimulatedLogStorage, keys: KeyDisk, files: Files, seed: int
+        self,
+        name: str,
+        scenario: Scenario,
+        storage: SimulatedLogStorage,
+        keys: KeyDisk,
+        files: Files,
+        seed: int,
+        tell: Callable[[str, str], None],
     ) -> None:
+        """`tell` is given the name and each fault that the process meets."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.name = name
         self.files = files
         self.host = Host(loop)
         self.environment = ProcessEnvironment(self, seed, scenario.failpoint_rate)
-        self.faults = ScenarioFaults(scenario, random.Random(f"log {seed}"))
-        self.key_faults = KeyFaults(scenario.key_fault_rate, scenario.key_delay_seconds_max)
+        mine = partial(tell, name)
+        self.faults = ScenarioFaults(scenario, random.Random(f"log {seed}"), mine)
+        self.key_faults = KeyFaults(scenario.key_fault_rate, scenario.key_delay_seconds_max, mine)
         self.keys = SimulatedKeyStore(self.environment, keys, self.key_faults, random.Random(f"keys {seed}"))
         self.log = SimulatedLog(
             storage.partitions, self.environment, self.faults, exclusive=scenario.exclusive, storage=storage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -101,22 +101,25 @@ def scenario_of(seed: int) -> Scenario:
 class ScenarioFaults(Faults):
     """The log's faults of one process in a scenario, until `over`."""
 
-    def __init__(self, scenario: Scenario, source: random.Random) -> None:
+    def __init__(self, scenario: Scenario, source: random.Random, tell: Callable[[str], None]) -> None:
         self._scenario = scenario
+        self._tell = tell
         self._random = source
         self.over = False
         self.down = False
         """True while the log cannot be reached: whatever is sent may get there or not, and nothing comes back."""
 
     def on_append(self, partition: int, position: int, batch: Sequence[bytes]) -> AppendFault:
-        del partition, position, batch
+        del batch
         scenario = self._scenario
         if self.down:
             return AppendFault(copies=self._random.choice((0, 1)), answer=Answer.NONE)
         if self.over or self._random.random() >= scenario.append_fault_rate:
             return AppendFault(delay_seconds=self._latency(), answer_delay_seconds=self._latency())
         seconds = self._random.random() * scenario.delay_seconds_max
-        match self._random.choice(scenario.append_faults):
+        fault = self._random.choice(scenario.append_faults)
+        self._tell(f"append to partition {partition} at {position}: {fault}")
+        match fault:
             case "refused":
                 return AppendFault(refused=True, delay_seconds=self._latency())
             case "lost":
@@ -137,12 +140,14 @@ class ScenarioFaults(Faults):
                 return AppendFault(answer_delay_seconds=seconds)
 
     def on_read(self, partition: int, position: int) -> ReadFault:
-        del partition, position
+        del position
         if self.down:
             return ReadFault(unavailable=True)
         if self.over or self._random.random() >= self._scenario.read_fault_rate:
             return ReadFault(delay_seconds=self._latency())
-        match self._random.choice(self._scenario.read_faults):
+        fault = self._random.choice(self._scenario.read_faults)
+        self._tell(f"read of partition {partition}: {fault}")
+        match fault:
             case "unavailable":
                 return ReadFault(unavailable=True)
             case "slow":

@@ -39,6 +39,8 @@ def simulate(seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
     cluster = SimulatedCluster(scenario_of(seed), tell)
     try:
         loop.run_until_complete(_story(cluster))
+    except BrokenPipeError:
+        raise
     except Exception as error:  # noqa: BLE001 # any is this seed's failure
         failure = f"{type(error).__name__}: {error}"
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.__main__ import main
 from tests.simulation.campaign import catch, run
 from tests.simulation.planted import PLANTED
 from tests.simulation.planting import planted
@@ -66,6 +67,48 @@ def test_a_seed_that_fails_is_said_and_fails_the_command(capsys: pytest.CaptureF
     assert "bin/simulate --seed" in said
     assert ", 0 failures" not in said
     assert run(0, 1, jobs=1) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "how many --seeds"),
+        ("--seeds 0", "must be 1 or more"),
+        ("--seeds -5", "must be 1 or more"),
+        ("--seeds 2 --jobs 0", "must be 1 or more"),
+        ("--seeds 2 --minutes nan", "must be more than 0"),
+        ("--seeds 2 --trace", "say which --seed"),
+        ("--seeds 2 --only void", "go with --mutants"),
+        ("--seed 17 --seeds 3", "do not go with it"),
+        ("--mutants --only nosuchthing", "no planted fault has 'nosuchthing' in its name"),
+        ("--mutants --seed 3", "the name of one fault"),
+        ("--mutants --minutes 3", "does not go with --mutants"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bin/simulate", *arguments.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_trace_tells_a_story_and_a_planted_fault_can_be_traced(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "start-retry-tells-the-current-status"
+    caught = catch(FAULTS[name], range(2000))
+    assert caught is not None
+    planted_seed = ["--mutants", "--only", name, "--seed", str(caught[0]), "--trace"]
+    monkeypatch.setattr(sys, "argv", ["bin/simulate", *planted_seed])
+    assert main() == 1
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert last.startswith("1 seed, ")
+    assert ", 1 failure, " in last
+    for word in (" scenario seed ", " call 0 to p", " answer 0: ", " landed partition "):
+        assert any(word in line for line in lines), word
 
 
 @pytest.mark.parametrize("name", sorted(FAULTS)[::5])

@@ -198,6 +198,9 @@ class Commands:
         if self._runs and self._random.random() < 0.1:
             purged = sorted(self._judge.model.purged_runs)
             run_id = self._pick(purged if purged and self._random.random() < 0.5 else list(self._runs))
+        elif self._runs and self._random.random() < 0.08:
+            # While its first start may still be on its way.
+            run_id = list(self._runs)[-1]
         labels = self._pick(({}, {"a": "1"}, {"a": "1", "b": ""}))
         run = Run(run_id, session_id, self._pick(AGENTS), started_at=self._pick(TIMES), labels=labels)
         family = self._random.random()

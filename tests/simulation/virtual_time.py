@@ -19,6 +19,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _START_MS = 1_796_000_000_000
+turns_max = 1_000_000
+"""How often a loop may turn; a simulated story takes some thousands."""
+
 _HOST: ContextVar[Host | None] = ContextVar("host", default=None)
 
 
@@ -78,10 +81,14 @@ class _Selector(selectors.DefaultSelector):
     """Moves the loop's clock forward where a real one would block."""
 
     loop: VirtualLoop
+    turns = 0
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             raise RuntimeError("everything waits, and nothing will ever happen")
+        self.turns += 1
+        if self.turns > turns_max:
+            raise RuntimeError(f"{turns_max} turns of the loop, and no end")
         self.loop.now += max(0.0, timeout)
         return []
 

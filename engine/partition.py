@@ -229,7 +229,7 @@ class Partition:
         try:
             await self._projection.rebuild_beside(self._turn_lock)
         except _DAMAGED_LOG as error:
-            self._stop(error)
+            self._damaged(error)
             return str(error)
         except LogRewritten as error:
             self._recover(error)
@@ -324,11 +324,14 @@ class Partition:
     # -- when things break
 
     def _damaged(self, error: Exception) -> None:
-        """Something in the log is not what was applied: stop, or, where others may have cut the log, read it anew."""
-        if isinstance(error, LogCorrupt) and not self._log.exclusive:
-            self._recover(error)
-        else:
+        """Something in the log does not follow what was applied: stop, or, where others may have cut it, read it anew.
+
+        Damage that is there when it is read from its start stops the partition for good.
+        """
+        if self._log.exclusive:
             self._stop(error)
+        else:
+            self._recover(error)
 
     def _stop(self, error: Exception) -> None:
         """Stop for good: the log is damaged, and nothing may be answered past the damage."""
@@ -341,8 +344,8 @@ class Partition:
         if self._state is not State.SERVING:
             return
         self._state = State.RECOVERING
-        self._rebuild_next = isinstance(error, ProjectionDamaged | LogRewritten | LogCorrupt)
-        known = isinstance(error, ProjectionError | LogRewritten | LogCorrupt)
+        self._rebuild_next = isinstance(error, (ProjectionDamaged, LogRewritten, *_DAMAGED_LOG))
+        known = isinstance(error, (ProjectionError, LogRewritten, *_DAMAGED_LOG))
         self._last_error = str(error) if known else f"unexpected error: {type(error).__name__}"
         log.error("partition %d: the projection is opened again: %s", self.number, self._last_error)
         self._wake.set()
@@ -353,7 +356,11 @@ class Partition:
             await self._projection.reopen(rebuild=self._rebuild_next)
             await self._purges.sweep(self.number, self._projection.view)
         except _DAMAGED_LOG as error:
-            self._stop(error)
+            if self._log.exclusive or self._rebuild_next:
+                self._stop(error)
+            else:
+                # It may not follow what this projection has applied, and be sound when it is read from its start.
+                self._rebuild_next = True
         except (ProjectionError, LogUnavailable, LogClosed, KeysError, OSError) as error:
             self._last_error = str(error)
             await self._wait_before_reopening()

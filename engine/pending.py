@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.decide import Elsewhere, Needs, Prepared, ReserveRun
@@ -30,11 +30,7 @@ class CommandSequence:
 
 @dataclass(slots=True)
 class Pending:
-    """A command on its way through the partition's loop.
-
-    `decided` keeps each answer that the command was given in a batch, by the position of its first record, or, for one
-    that wrote nothing, by the first position of the batch: the batch that turns out to count decides which leaves.
-    """
+    """A command on its way through the partition's loop."""
 
     command: Command | ReserveRun
     elsewhere: Elsewhere
@@ -43,8 +39,6 @@ class Pending:
     future: asyncio.Future[Outcome]
     sequence: CommandSequence | None = None
     bytes: int = _COMMAND_BYTES_BASE
-    decided: dict[int, Outcome] = field(default_factory=dict)
-    decided_beside: dict[int, Outcome] = field(default_factory=dict)
 
     def answer(self, outcome: Outcome) -> None:
         """Answer the caller, if it is still there."""

@@ -133,7 +133,7 @@ class Projection:
 
     async def check_log(self) -> None:
         """Raise `LogRewritten` unless the log still holds what was read of it last."""
-        if not await unchanged(self._log, self._partition, self.rule, voids_legal=not self._log.exclusive):
+        if not await unchanged(self._log, self._partition, self.rule):
             raise LogRewritten(self._partition, self.rule.applied().batch_end, self.rule.end)
 
     def close(self) -> None:

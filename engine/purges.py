@@ -1,8 +1,8 @@
 """Finishing purges: once `session_purged` is in the log, every data key of the session goes.
 
 The order is the log first, then the keys: a key that went first would lose a session that was never purged.
-A deletion that fails is tried again until it works. A crash between the two is finished at the next start, from a
-watermark kept with the keys.
+A deletion that fails is tried again until it works, or the key store has failed for good. A crash between the two is
+finished at the next start, from a watermark kept with the keys.
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ class Purges:
         A log that was restored from a backup may end before the watermark, which then says nothing of what follows.
         """
         mine = self._partitions[partition]
-        mine.watermark = min(mine.watermark, view.applied().position)
+        # What was known of a log that has been cut since says nothing of this one; all that counts is in the view.
+        mine.unfinished.clear()
+        mine.end = view.applied().position
+        if mine.end < mine.watermark:
+            mine.watermark = mine.end
+            await self._keep(partition)
         begin = layout.purge_key(mine.watermark)
         position = None
         while page := view.scan(begin, layout.PURGE + b"\xff" * 9, _SCAN_ROWS):
@@ -53,46 +58,37 @@ class Purges:
     def applied(self, partition: int, session_id: str, position: int) -> None:
         """A `session_purged` was applied: start deleting its keys."""
         mine = self._partitions[partition]
-        mine.unfinished[position] = session_id
-        mine.end = max(mine.end, position + 1)
-        mine.last = asyncio.create_task(self._finish(partition, position, mine.last))
+        mine.unfinished[session_id] = position
+        mine.end = position + 1
+        mine.last = asyncio.create_task(self._finish(partition, session_id, mine.last))
 
     async def finished(self, partition: int, session_id: str) -> bool:
         """Wait until the keys of a purged session are gone; False when that failed and must be repeated."""
         running = self._partitions[partition].last
         if running is not None:
             await asyncio.wait([running])
-        try:
-            # Cheap when all is done, and finishes what failed: an owner without keys may still have bytes in a file.
-            await self._keys.purge(session_owner(session_id))
-        except KeysError as error:
-            log.error("the keys of purged session %r are not deleted yet: %s", session_id, error)
-            return False
-        return True
+        # Cheap when all is done, and finishes what failed: an owner without keys may still have bytes in a file.
+        return await self._delete(partition, session_id)
 
     async def close(self) -> None:
         """Wait for what runs; what has failed and waits to be tried again is left to the next start."""
+        running = [mine.last for mine in self._partitions if mine.last is not None]
+        if running:
+            await asyncio.wait(running)
         retries = list(self._retries.values())
         for retry in retries:
             retry.cancel()
         await asyncio.gather(*retries, return_exceptions=True)
-        running = [mine.last for mine in self._partitions if mine.last is not None]
-        if running:
-            await asyncio.wait(running)
 
-    async def _finish(self, partition: int, position: int, before: asyncio.Task[None] | None) -> None:
+    async def _finish(self, partition: int, session_id: str, before: asyncio.Task[None] | None) -> None:
         """Delete the keys at once, so that purges share the work, and advance the watermark in log order."""
-        if not await self._delete(partition, position) and partition not in self._retries:
+        if not await self._delete(partition, session_id) and partition not in self._retries:
             self._retries[partition] = asyncio.create_task(self._retry(partition))
         if before is not None:
             await asyncio.wait([before])
         await self._advance_over_finished(partition)
 
-    async def _delete(self, partition: int, position: int) -> bool:
-        mine = self._partitions[partition]
-        session_id = mine.unfinished.get(position)
-        if session_id is None:
-            return True
+    async def _delete(self, partition: int, session_id: str) -> bool:
         try:
             self._environment.failpoint("purge.before_keys")
             await self._keys.purge(session_owner(session_id))
@@ -100,25 +96,27 @@ class Purges:
         except KeysError as error:
             log.error("the keys of purged session %r are not deleted yet: %s", session_id, error)
             return False
-        mine.unfinished.pop(position, None)
+        self._partitions[partition].unfinished.pop(session_id, None)
         return True
 
     async def _retry(self, partition: int) -> None:
         """Try again what failed, until all of it is done."""
         mine = self._partitions[partition]
         seconds = retry_seconds_first
-        while mine.unfinished and not self._keys.failed:
-            await self._environment.sleep(seconds)
-            seconds = min(2 * seconds, retry_seconds_max)
-            for position in list(mine.unfinished):
-                await self._delete(partition, position)
-            await self._advance_over_finished(partition)
-        del self._retries[partition]
+        try:
+            while mine.unfinished and not self._keys.failed:
+                await self._environment.sleep(seconds)
+                seconds = min(2 * seconds, retry_seconds_max)
+                for session_id in list(mine.unfinished):
+                    await self._delete(partition, session_id)
+                await self._advance_over_finished(partition)
+        finally:
+            del self._retries[partition]
 
     async def _advance_over_finished(self, partition: int) -> None:
         mine = self._partitions[partition]
         try:
-            await self._advance(partition, min(mine.unfinished, default=mine.end))
+            await self._advance(partition, min(mine.unfinished.values(), default=mine.end))
         except KeysError as error:
             log.error("partition %d: how far purges have finished could not be kept: %s", partition, error)
 
@@ -126,7 +124,10 @@ class Purges:
         mine = self._partitions[partition]
         if watermark > mine.watermark:
             mine.watermark = watermark
-            await self._keys.put_value(_name(partition), watermark.to_bytes(8, "big"))
+            await self._keep(partition)
+
+    async def _keep(self, partition: int) -> None:
+        await self._keys.put_value(_name(partition), self._partitions[partition].watermark.to_bytes(8, "big"))
 
 
 class _Partition:
@@ -135,7 +136,7 @@ class _Partition:
     def __init__(self, watermark: int) -> None:
         self.watermark = watermark
         self.end = 0
-        self.unfinished: dict[int, str] = {}
+        self.unfinished: dict[str, int] = {}
         self.last: asyncio.Task[None] | None = None
 
 

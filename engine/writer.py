@@ -10,7 +10,7 @@ on a batch that turns out void is thrown away with it and decided again. What ca
   its position. Once the barrier counts, the lost batch never can.
 
 While reading, the writer may meet a record of a command that it still owes an answer: it gives the answer that was
-decided with that record. Before each read, and at least every `compare_seconds`, it compares the last batch applied
+decided with that record. Before each read, and in a turn after `compare_seconds`, it compares the last batch applied
 with the log's: a log that was cut or written again since is `LogRewritten`. Its length alone does not tell: one that
 was written on by another to just where it ended takes a batch at the expected offset, and the batch is void.
 """
@@ -28,13 +28,14 @@ from engine.environment import Environment
 from engine.keys.errors import KeysError
 from engine.logs.interface import AppendRefused, Log, LogClosed, LogCorrupt, LogUnavailable, OutcomeUnknown
 from engine.opener import Opener
-from engine.pending import NOT_TRIED, Outcome, Pending, unavailable
+from engine.pending import NOT_TRIED, CommandSequence, Outcome, Pending, unavailable
 from engine.projection import LogRewritten, Projection
 from engine.purges import Purges
 from projections.errors import ProjectionError
 from projections.position_rule import CountedCommand
 from projections.rebuild import apply
 from schemas.log_record import Kind
+from schemas.refusals import Refusal
 
 log = logging.getLogger("runstore.partition")
 
@@ -47,6 +48,8 @@ compare_seconds: Final = 1.0
 command_id_bytes: Final = 16
 
 Outcomes = list[tuple[Pending, Outcome]]
+
+_FAILED: Final = unavailable("the store failed on this command; it has written nothing")
 
 
 class Writer:
@@ -67,12 +70,17 @@ class Writer:
         self._opener = opener
         self._environment = environment
         self._purges = purges
-        self.unsettled = False
-        """True while the outcome of a batch is unknown: nothing may be decided before it is settled."""
+        self._lost_at: int | None = None
+        """Where a batch was decided for whose outcome is unknown: nothing may be decided before it is settled."""
         self.last_error = ""
         self._compared_at = environment.monotonic()
-        self._batch_of: dict[int, int] = {}
-        """Where the batch starts in which a command of this turn was decided, by the command's position."""
+        self._tried: dict[tuple[int, bytes], Outcomes] = {}
+        """The answers decided with each batch of this turn, by the position and the command of its last record."""
+
+    @property
+    def unsettled(self) -> bool:
+        """True while the outcome of a batch is unknown."""
+        return self._lost_at is not None
 
     async def commit(self, waiting: list[Pending]) -> bool:
         """Decide, append, apply and answer; what is left without an answer must be told `unavailable`.
@@ -80,12 +88,12 @@ class Writer:
         True when the applied state is now at least as new as this call, so that reads may be answered from it.
         """
         give_up_at = self._environment.monotonic() + give_up_seconds
-        self._batch_of.clear()
+        self._tried.clear()
         owed, voids = waiting, 0
         end_asked: int | None = None
-        await self._compare_when_due(owed)
+        await self._compare_when_due()
         while True:
-            if self.unsettled and not await self._settle(owed, give_up_at):
+            if self.unsettled and not await self._settle(give_up_at):
                 return False
             owed = [pending for pending in owed if not pending.future.done()]
             batch, outcomes = self._decide(owed)
@@ -96,10 +104,12 @@ class Writer:
                 if self._projection.rule.end >= end_asked:
                     _answer(outcomes)
                     return True
-                await self._read_gap(owed)
+                await self._read_gap()
                 if self._environment.monotonic() >= give_up_at:
                     return False
                 continue
+            last = batch.records[-1]
+            self._tried[last.position, last.command_id] = outcomes
             landed = await self._append(batch)
             if landed == batch.first_position:
                 self._apply(batch)
@@ -109,11 +119,9 @@ class Writer:
                 return False
             if landed is not None:
                 voids += 1
-                # Told another offset, the batch may count all the same, as one of several copies. Until that is read,
-                # it is as open as one that nobody was told of.
-                self.unsettled = True
-                await self._read_gap(owed)
-                self.unsettled = False
+                # Told another offset, the batch may count all the same, as one of several copies: it is as open as one
+                # that nobody was told of.
+                self._lost_at = batch.first_position
             if voids >= voids_in_a_row_max or self._environment.monotonic() >= give_up_at:
                 self.last_error = f"other writers defeated {voids} batches in a row"
                 return False
@@ -123,34 +131,34 @@ class Writer:
     async def settle(self) -> None:
         """Settle a lost batch while nothing waits, so that what it holds – a purge, perhaps – takes effect."""
         give_up_at = self._environment.monotonic() + give_up_seconds
-        if not await self._settle([], give_up_at):
+        if not await self._settle(give_up_at):
             await self._environment.sleep(wait_seconds_max)
 
-    def _decide(self, owed: list[Pending]) -> tuple[Batch, Outcomes]:
+    def _decide(self, owed: list[Pending], failed: tuple[Pending, ...] = ()) -> tuple[Batch, Outcomes]:
+        """Decide in order; `failed` met a fault of ours before, and is not tried again."""
         batch = self._new_batch()
         outcomes: Outcomes = []
-        for index, pending in enumerate(owed):
-            position = batch.next_position
+        broken: list[CommandSequence] = []
+        for pending in owed:
+            sequence = pending.sequence
+            if sequence is not None and (sequence.broken or any(sequence is each for each in broken)):
+                outcomes.append((pending, NOT_TRIED))
+                continue
             try:
-                outcome = self._decide_one(batch, pending)
+                outcome = _FAILED if any(pending is each for each in failed) else self._decide_one(batch, pending)
             except (LogCorrupt, LogUnavailable, ProjectionError):
                 raise
             except Exception:
                 # A fault of ours met by one command: the batch may hold half of it, so it is made again without it.
                 log.exception("partition %d: unexpected error while deciding", self._number)
-                pending.answer(unavailable("the store failed on this command; it has written nothing"))
-                return self._decide(owed[:index] + owed[index + 1 :])
+                return self._decide(owed, (*failed, pending))
+            if sequence is not None and isinstance(outcome, Refusal) and outcome.temporary:
+                # Only for the ones after it, and only in this batch: one that is void is decided anew.
+                broken.append(sequence)
             outcomes.append((pending, outcome))
-            if batch.next_position > position:
-                pending.decided[position] = outcome
-                self._batch_of[position] = batch.first_position
-            else:
-                pending.decided_beside[batch.first_position] = outcome
         return batch, outcomes
 
     def _decide_one(self, batch: Batch, pending: Pending) -> Outcome:
-        if pending.sequence is not None and pending.sequence.broken:
-            return NOT_TRIED
         position = batch.next_position
         try:
             decided = decide(batch, pending.command, pending.elsewhere, pending.prepared)
@@ -162,8 +170,6 @@ class Writer:
                 raise
             # One session is broken; the others go on.
             log.error("partition %d: %s", self._number, error)
-            if pending.sequence is not None:
-                pending.sequence.broken = True
             return unavailable(str(error))
         return decided.answer
 
@@ -174,7 +180,7 @@ class Writer:
             landed = await self._log.append(self._number, batch.first_position, batch.data)
         except OutcomeUnknown as error:
             self.last_error = str(error)
-            self.unsettled = True
+            self._lost_at = batch.first_position
             return None
         except (AppendRefused, LogClosed) as error:
             self.last_error = str(error)
@@ -197,11 +203,11 @@ class Writer:
             raise LogRewritten(self._number, end, self._projection.rule.end)
         return end
 
-    async def _compare_when_due(self, owed: list[Pending]) -> None:
+    async def _compare_when_due(self) -> None:
         if not self._log.exclusive and self._environment.monotonic() >= self._compared_at + compare_seconds:
-            await self._read_gap(owed)
+            await self._read_gap()
 
-    async def _read_gap(self, owed: list[Pending]) -> None:
+    async def _read_gap(self) -> None:
         """Read to the end, fold what counts, and answer what turns out to have been written."""
         await self._end()
         await self._projection.check_log()
@@ -214,35 +220,26 @@ class Writer:
                 # Which of the two histories counts is for the log to say, read from its start.
                 raise LogRewritten(self._number, entries[0].offset, rule.applied().position)
             apply(self._projection.store, rule, commands)
-            self._tell(commands, owed)
+            self._tell(commands)
 
-    def _tell(self, commands: Iterable[CountedCommand], owed: list[Pending]) -> None:
-        """Give the answers that were decided in a batch of ours that counts, those that wrote nothing among them."""
-        by_id = {pending.command_id: pending for pending in owed}
+    def _tell(self, commands: Iterable[CountedCommand]) -> None:
+        """Give the answers that were decided with a batch of ours that counts, once all of it has been applied."""
         for command in commands:
-            first = command.records[0]
+            first, last = command.records[0], command.records[-1]
             if first.kind == Kind.SESSION_PURGED:
                 self._purges.applied(self._number, first.session_id, first.position)
-            pending = by_id.get(command.command_id)
-            if pending is None or first.position not in pending.decided:
-                continue
-            pending.answer(pending.decided[first.position])
-            batch = self._batch_of[first.position]
-            for other in owed:
-                if batch in other.decided_beside:
-                    other.answer(other.decided_beside[batch])
+            _answer(self._tried.get((last.position, last.command_id), []))
 
-    async def _settle(self, owed: list[Pending], give_up_at: float) -> bool:
+    async def _settle(self, give_up_at: float) -> bool:
         """Find out what became of a lost batch; True once it counts or never can."""
         attempt = 0
         while self._environment.monotonic() < give_up_at:
             attempt += 1
             try:
-                before = self._projection.rule.end
-                await self._read_gap(owed)
-                if self._projection.rule.end > before:
+                await self._read_gap()
+                if self._lost_at is None or self._projection.rule.end > self._lost_at:
                     # Something stands at the lost batch's position: the batch itself, or what made it void.
-                    self.unsettled = False
+                    self._lost_at = None
                     return True
                 barrier = self._new_batch()
                 barrier.barrier(self._environment.random_bytes(command_id_bytes))
@@ -252,7 +249,7 @@ class Writer:
             else:
                 if landed == barrier.first_position:
                     self._apply(barrier)
-                    self.unsettled = False
+                    self._lost_at = None
                     return True
             await self._wait(attempt)
         return False

@@ -75,13 +75,12 @@ class PositionRule:
         self._batch_start = NO_POSITION
         self._batch_end = NO_POSITION
         self._digest = hashlib.sha256()
-        self._trail = hashlib.sha256()
-        self._trail_end = 0
+        self._seen = hashlib.sha256()
         self._in_void_batch = False
         self._held: list[LogRecord] = []
         self._held_data: list[bytes] = []
         self._appended_at = 0
-        self._applied_voids = 0
+        self._voids_before = 0
         self.void_records = 0
         self.rewrites_seen = 0
         """How many batches followed another history: the log was cut or written again somewhere before them."""
@@ -103,11 +102,12 @@ class PositionRule:
         if applied.batch_start != NO_POSITION and digest.digest() != applied.batch_digest:
             return None
         rule._digest = digest
-        rule._end = rule._applied = rule._trail_end = max(applied.batch_end, 0)
+        rule._seen = digest.copy()
+        rule._end = rule._applied = max(applied.batch_end, 0)
         rule._batch_start = applied.batch_start
         rule._batch_end = applied.batch_end
         rule._appended_at = applied.appended_at
-        rule.void_records = rule._applied_voids = applied.void_records - (applied.position - rule._end)
+        rule.void_records = rule._voids_before = applied.void_records
         return rule
 
     @property
@@ -124,9 +124,9 @@ class PositionRule:
         """What the first record of the next batch must carry."""
         return GENESIS if self._batch_start == NO_POSITION else self._digest.digest()
 
-    def trail(self) -> tuple[int, int, bytes]:
-        """The void entries that were fed after the last command: their first offset, the one after, their SHA-256."""
-        return max(self._batch_end, 0), self._trail_end, self._trail.digest()
+    def seen(self) -> tuple[int, int, bytes]:
+        """What was fed from the start of the last batch on, void entries too: first offset, the one after, SHA-256."""
+        return max(self._batch_start, 0), self._applied, self._seen.digest()
 
     def applied(self) -> Applied:
         """How far whole commands have been given back, as a projection stores it."""
@@ -137,7 +137,7 @@ class PositionRule:
             batch_end=self._batch_end,
             batch_digest=self._digest.digest(),
             appended_at=self._appended_at,
-            void_records=self._applied_voids,
+            void_records=self._voids_before,
         )
 
     def feed(self, entries: Iterable[Entry]) -> list[CountedCommand]:
@@ -159,12 +159,10 @@ class PositionRule:
             elif self._held:
                 raise self._broken(entry.offset, "a void record in the middle of a command")
             else:
-                self._trail.update(entry.data)
-                self._trail_end = entry.offset + 1
+                self._seen.update(entry.data)
             self._end = entry.offset + 1
-            # Not inside a batch that is void as a whole: whoever continues from here must see where it starts.
-            if not self._held and not self._in_void_batch:
-                self._applied, self._applied_voids = self._end, self.void_records
+            if not self._held:
+                self._applied = self._end
         return commands
 
     def landed(self, records: Sequence[LogRecord], batch: Sequence[bytes]) -> None:
@@ -175,9 +173,9 @@ class PositionRule:
         self._batch_start = records[0].position
         self._batch_end = self._end = self._applied = records[-1].position + 1
         self._appended_at = records[-1].appended_at
-        self._applied_voids = self.void_records
+        self._voids_before = self.void_records
         self._in_void_batch = False
-        self._trail, self._trail_end = hashlib.sha256(), self._end
+        self._seen = self._digest.copy()
 
     def _complete(self) -> CountedCommand:
         command = CountedCommand(tuple(self._held))
@@ -188,8 +186,9 @@ class PositionRule:
         for data in self._held_data:
             self._digest.update(data)
         self._held, self._held_data = [], []
-        self._batch_end = self._trail_end = command.records[-1].position + 1
-        self._trail = hashlib.sha256()
+        self._batch_end = command.records[-1].position + 1
+        self._voids_before = self.void_records
+        self._seen = self._digest.copy()
         self._appended_at = command.records[-1].appended_at
         return command
 

@@ -71,13 +71,11 @@ async def resume(source: Source, partition: int, applied: Applied, *, voids_lega
     return None if batch is None else PositionRule.resumed(partition, applied, batch, voids_legal=voids_legal)
 
 
-async def unchanged(source: Source, partition: int, rule: PositionRule, *, voids_legal: bool) -> bool:
+async def unchanged(source: Source, partition: int, rule: PositionRule) -> bool:
     """True while the log still holds what the rule has read since the start of the last batch, void records too."""
-    if await resume(source, partition, rule.applied(), voids_legal=voids_legal) is None:
-        return False
-    begin, end, digest = rule.trail()
-    trail = await _stretch(source, partition, begin, end)
-    return trail is not None and hashlib.sha256(b"".join(entry.data for entry in trail)).digest() == digest
+    begin, end, digest = rule.seen()
+    found = await _stretch(source, partition, begin, end)
+    return found is not None and hashlib.sha256(b"".join(entry.data for entry in found)).digest() == digest
 
 
 async def _stretch(source: Source, partition: int, begin: int, end: int) -> list[Entry] | None:

@@ -35,7 +35,7 @@ class KeyStore(Protocol):
         ...
 
     def keys_of(self, owner: str) -> tuple[bytes, ...]:
-        """Return the IDs of the owner's keys, oldest first, each of them durable.
+        """Return the IDs of the owner's keys, oldest first; one whose `put` has not returned may be among them.
 
         Raises `KeyStoreError` once a sync has failed: whether the last ones put are kept is then unknown.
         """

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
+from engine.logs.simulated import Faults, ReadFault
 from engine.writer import compare_seconds
+from schemas.log_record import decode
+from service.methods import METHODS
+from service.wire import read
 from tests.contract.builders import Run, create_session
 from tests.engine.scene import Cluster, Process
 from tests.simulation.virtual_time import run_virtual
@@ -97,6 +102,52 @@ def test_a_batch_that_follows_another_history_sends_the_reader_back_to_the_start
         assert await one.code(RUN.append()) == "unavailable"
         await until_served(one)
         await one.do(RUN.append())
+
+    run_virtual(story())
+
+
+def test_a_log_that_is_cut_between_the_comparison_and_the_read_stops_nothing_for_good() -> None:
+    # The second record of another writer's batch was taken for the next one of the own, could not be folded, and the
+    # partition stopped for good.
+    class CutAtTheNextRead(Faults):
+        cut: Callable[[], None] | None = None
+
+        def on_read(self, partition: int, position: int) -> ReadFault:
+            del partition
+            if self.cut is not None and position == 4:
+                cut, self.cut = self.cut, None
+                cut()
+            return ReadFault()
+
+    async def story() -> None:
+        cluster, faults = Cluster(), CutAtTheNextRead()
+        one = await cluster.start(faults)
+        await one.do(create_session("s1"))
+        await one.do(RUN.start())
+        two = await cluster.start()
+        third = Run("r3", "s1")
+        await two.do(third.start())
+        commands = [
+            read(METHODS[command.method].arguments, command.args).command()  # type: ignore[union-attr]
+            for command in (third.append("note/1"), third.append("note/2"))
+        ]
+        await two.store.execute_in_order(commands)
+        lost = [entry.data for entry in cluster.storage.entries(0, 2)]
+        assert [bool(decode(data).prev) for data in lost] == [True, True, False], "the last two are one batch"
+        cluster.storage.truncate(0, 2)
+        await asyncio.sleep(compare_seconds)
+        await one.do(OTHER.start())
+        await one.do(OTHER.append())
+
+        def cut() -> None:
+            cluster.storage.truncate(0, 2)
+            cluster.storage.land(0, lost)
+
+        faults.cut = cut
+        await asyncio.sleep(compare_seconds)
+        assert await one.code(RUN.append()) == "unavailable"
+        await until_served(one)
+        await one.do(third.append("note/3"))
 
     run_virtual(story())
 

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 import engine.batch
+import engine.decide
+import engine.writer
+from engine.keys import KeyMissing
 from engine.logs.simulated import Answer, AppendFault, Faults, ReadFault, SeededFaults
 from engine.pending import QueueLimits
 from engine.writer import voids_in_a_row_max
@@ -119,24 +122,81 @@ def test_a_command_counts_once_and_is_answered_as_new_whatever_became_of_its_bat
 def test_a_batch_told_at_another_offset_is_settled_while_nothing_waits() -> None:
     # The read that had to tell what became of it failed, and nobody read again: a purge that counted had no effect, and
     # its keys were kept, until the next command came.
-    class OneLook(Scripted):
-        looks = -1000
+    class Blind(Scripted):
+        blind = False
 
         def on_end(self, partition: int) -> ReadFault:
             del partition
-            self.looks += 1
-            return ReadFault(unavailable=self.looks == 1)
+            return ReadFault(unavailable=self.blind)
 
     async def main() -> None:
-        cluster, faults = Cluster(), OneLook()
+        cluster, faults = Cluster(), Blind()
         process = await cluster.start(faults)
         await process.do(create_session("s1"))
         await process.do(end_session("s1"))
-        faults.looks = 0
+        faults.blind = True
         faults.appends = [AppendFault(copies=2, answer=Answer.LAST)]
         assert await process.code(purge_session("s1")) == "unavailable"
+        assert cluster.keys.keys
+        faults.blind = False
         await asyncio.sleep(1)
         assert not cluster.keys.keys
+
+    run_virtual(main())
+
+
+def test_nothing_of_a_batch_is_answered_before_all_of_it_is_applied() -> None:
+    # Its first page answered the first command and the retry at its end; the second page failed, so the one between
+    # them was `unavailable`, and a later command of the same caller had gone before it.
+    class OnePage(Scripted):
+        pages = -1000
+
+        def on_read(self, partition: int, position: int) -> ReadFault:
+            del partition, position
+            self.pages += 1
+            # The comparison of what was read before takes the first; then one record, and nothing more.
+            return ReadFault(records_max=1, unavailable=self.pages > 2)
+
+    async def main() -> None:
+        cluster, faults = Cluster(), OnePage()
+        process = await cluster.start(faults)
+        await opened(process)
+        commands = [
+            read(METHODS[command.method].arguments, command.args).command()  # type: ignore[union-attr]
+            for command in (RUN.append("k/1"), RUN.append("k/2"), RUN.append("k/2"))
+        ]
+        faults.pages = 0
+        faults.appends = [AppendFault(copies=2, answer=Answer.LAST)]
+        outcomes = await process.store.execute_in_order(commands)
+        assert [getattr(outcome, "code", "done") for outcome in outcomes] == ["unavailable"] * 3
+
+    run_virtual(main())
+
+
+def test_one_that_cannot_be_decided_holds_up_only_those_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The batch was void and was decided anew, and the command *before* the one that had failed was not tried.
+    failed: list[str] = []
+    decide = engine.decide.decide
+
+    def failing(batch: Any, command: Any, elsewhere: Any, prepared: Any) -> Any:
+        if getattr(command, "record", None) is not None and command.record.event_key == "k/2":
+            failed.append(command.record.event_key)
+            raise KeyMissing(bytes(16))
+        return decide(batch, command, elsewhere, prepared)
+
+    async def main() -> None:
+        cluster, faults = Cluster(), Scripted()
+        process = await cluster.start(faults)
+        await opened(process)
+        commands = [
+            read(METHODS[command.method].arguments, command.args).command()  # type: ignore[union-attr]
+            for command in (RUN.append("k/1"), RUN.append("k/2"), RUN.append("k/3"))
+        ]
+        monkeypatch.setattr(engine.writer, "decide", failing)
+        faults.appends = [AppendFault(copies=0)]
+        outcomes = await process.store.execute_in_order(commands)
+        assert [getattr(outcome, "code", "done") for outcome in outcomes] == ["done", "unavailable", "unavailable"]
+        assert len(failed) == 2
 
     run_virtual(main())
 

@@ -12,10 +12,11 @@ from engine.environment import SystemEnvironment
 from engine.keys import KeyStoreError, MemoryKeyStore
 from engine.opening import StoreSettings, open_store
 from engine.store import Store
+from engine.writer import compare_seconds
 from schemas.refusals import Refused
 from service.methods import call
 from tests.contract.builders import Command, create_session, end_session, place, purge_session
-from tests.engine.scene import Cluster
+from tests.engine.scene import Cluster, Process
 from tests.simulation.virtual_time import run_virtual
 
 
@@ -96,3 +97,113 @@ async def test_a_store_whose_key_store_has_failed_is_not_ready(tmp_path: Path, m
     assert store.ready()
     assert (await do(store, create_session("s-1")))["session"]["status"] == "active"
     await store.close()
+
+
+class FailingKeys:
+    """Makes the key store in memory fail to delete while `on`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.on = False
+        self.seconds = 0.0
+        purge = MemoryKeyStore.purge
+
+        async def failing(store: MemoryKeyStore, owner: str) -> None:
+            await asyncio.sleep(self.seconds)
+            if self.on:
+                raise KeyStoreError(None, "it cannot be reached")
+            await purge(store, owner)
+
+        monkeypatch.setattr(MemoryKeyStore, "purge", failing)
+
+
+async def purged(process: Process, session_id: str) -> None:
+    for command in (create_session(session_id), end_session(session_id), purge_session(session_id)):
+        await process.do(command)
+
+
+def owners(cluster: Cluster) -> set[str]:
+    return {owner for owner, _ in cluster.keys.keys.values()}
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_a_purge_in_a_log_that_was_restored_is_finished_at_the_next_start(
+    exclusive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # How far purges had come in the longer log was lowered in memory alone: the next start took it for this log's, and
+    # the key stayed until somebody repeated the purge.
+    failing = FailingKeys(monkeypatch)
+
+    async def story() -> None:
+        cluster = Cluster()
+        one = await cluster.start(exclusive=exclusive)
+        await one.do(create_session("s2"))
+        end = cluster.storage.end(0)
+        for number in range(6):
+            await one.do(create_session(f"x{number}"))
+        await purged(one, "s1")
+        await one.store.close()
+        cluster.storage.truncate(0, end)
+        two = await cluster.start(exclusive=exclusive)
+        await two.do(end_session("s2"))
+        failing.on = True
+        assert await two.code(purge_session("s2")) == "unavailable"
+        for number in range(20):
+            await two.do(create_session(f"y{number}"))
+        await two.store.close()
+        failing.on = False
+        await cluster.start(exclusive=exclusive)
+        assert "session:s2" not in owners(cluster)
+
+    run_virtual(story())
+
+
+def test_purges_of_a_log_that_was_cut_while_open_are_finished_at_the_next_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The end of the longer log was kept, and noted as finished with the first purge of the shorter one.
+    failing = FailingKeys(monkeypatch)
+
+    async def story() -> None:
+        cluster = Cluster()
+        one = await cluster.start()
+        for name in ("s2", "s3"):
+            await one.do(create_session(name))
+        end = cluster.storage.end(0)
+        for number in range(6):
+            await one.do(create_session(f"x{number}"))
+        await purged(one, "s1")
+        cluster.storage.truncate(0, end)
+        await asyncio.sleep(compare_seconds)
+        assert await one.code(create_session("s9")) == "unavailable"
+        while not one.store.ready():  # noqa: ASYNC110 # nothing tells of it
+            await asyncio.sleep(0.1)
+        await one.do(end_session("s2"))
+        await one.do(purge_session("s2"))
+        await one.do(end_session("s3"))
+        failing.on = True
+        assert await one.code(purge_session("s3")) == "unavailable"
+        await one.store.close()
+        failing.on = False
+        await cluster.start()
+        assert "session:s3" not in owners(cluster)
+
+    run_virtual(story())
+
+
+def test_closing_leaves_no_deletion_that_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One that failed while the store closed was tried again for ever, on a key store that was closed.
+    failing = FailingKeys(monkeypatch)
+
+    async def story() -> None:
+        process = await Cluster().start()
+        await process.do(create_session("s1"))
+        await process.do(end_session("s1"))
+        failing.on, failing.seconds = True, 1.0
+        purge = asyncio.ensure_future(process.code(purge_session("s1")))
+        await asyncio.sleep(0.5)
+        await process.store.close()
+        assert await purge == "unavailable"
+        await asyncio.sleep(60)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtual(story())

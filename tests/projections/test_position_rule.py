@@ -132,7 +132,7 @@ def test_a_reader_continues_from_wherever_it_had_applied() -> None:
         batch = log.entries[max(applied.batch_start, 0) : max(applied.batch_end, 0)]
         resumed = PositionRule.resumed(0, applied, batch, voids_legal=False)
         assert resumed is not None, cut
-        resumed.feed(log.entries[applied.position :])
+        resumed.feed(log.entries[resumed.end :])
         assert resumed.applied() == end.applied()
         assert resumed.prev() == end.prev()
 
@@ -213,5 +213,5 @@ def test_a_reader_that_stopped_inside_a_void_batch_goes_on_as_one_that_did_not()
         batch = log.entries[max(applied.batch_start, 0) : max(applied.batch_end, 0)]
         resumed = PositionRule.resumed(0, applied, batch, voids_legal=True)
         assert resumed is not None
-        resumed.feed(log.entries[applied.position :])
+        resumed.feed(log.entries[resumed.end :])
         assert resumed.applied() == whole.applied(), cut

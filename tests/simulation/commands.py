@@ -194,13 +194,7 @@ class Commands:
 
     def _start(self, session_id: str, only_session: str) -> Command:
         """The start of a run: of any family, of an ID that is new or taken."""
-        run_id = f"run-{len(self._runs)}"
-        if self._runs and self._random.random() < 0.1:
-            purged = sorted(self._judge.model.purged_runs)
-            run_id = self._pick(purged if purged and self._random.random() < 0.5 else list(self._runs))
-        elif self._runs and self._random.random() < 0.08:
-            # While its first start may still be on its way.
-            run_id = list(self._runs)[-1]
+        run_id = self._run_id()
         labels = self._pick(({}, {"a": "1"}, {"a": "1", "b": ""}))
         run = Run(run_id, session_id, self._pick(AGENTS), started_at=self._pick(TIMES), labels=labels)
         family = self._random.random()
@@ -235,6 +229,17 @@ class Commands:
         if self._random.random() < 0.04:
             command = command.but("started.event_key", self._pick(KEYS))
         return command
+
+    def _run_id(self) -> str:
+        """A new ID, or one that is taken, or one whose first start may still be on its way."""
+        kind = self._random.random()
+        if not self._runs or kind > 0.18:
+            return f"run-{len(self._runs)}"
+        if kind > 0.1:
+            return list(self._runs)[-1]
+        purged = sorted(self._judge.model.purged_runs)
+        chosen: str = self._pick(purged if purged and self._random.random() < 0.5 else list(self._runs))
+        return chosen
 
     def _known(self) -> list[KnownRun]:
         return list(self._judge.model.runs.values())

@@ -76,6 +76,9 @@ class Inspection:
         for process in self._cluster.slots:
             for partition in range(self._cluster.scenario.partitions):
                 positions.setdefault(partition, set()).add(await self.compare(process, partition))
+        for partition, found in positions.items():
+            if len(found) != 1:
+                raise Violation(f"partition {partition}: {found}")
         self._cluster.raise_problem()
 
     async def _surely(self, process: Process, command: Command) -> object:

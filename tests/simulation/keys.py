@@ -14,10 +14,9 @@ from engine.keys.memory import MemoryDisk
 
 @dataclass(slots=True)
 class KeyDisk:
-    """What is durable, and who is told of each change: a key put (owner, ID), an owner's key deleted (owner, ID)."""
+    """What is durable, and who is told of each key that is deleted: its owner, its ID."""
 
     disk: MemoryDisk = field(default_factory=MemoryDisk)
-    on_put: Callable[[str, bytes], None] = lambda _owner, _key_id: None
     on_delete: Callable[[str, bytes], None] = lambda _owner, _key_id: None
     followers: list[Callable[[bytes], None]] = field(default_factory=list)
     """Every process's store, which learns of what others delete."""
@@ -117,7 +116,6 @@ class SimulatedKeyStore:
     def _sync(self) -> None:
         for key_id, (owner, key) in self._unsynced.items():
             self._shared.disk.keys[key_id] = (owner, key)
-            self._shared.on_put(owner, key_id)
         self._unsynced.clear()
 
     async def _step(self, where: str) -> None:

@@ -91,8 +91,8 @@ PURGES: Final = (
         "failed-deletion-answered-as-done",
         "a purge is answered once no key of the session is left",
         "engine.purges:Purges.finished",
-        "return False",
-        "return True",
+        "return await self._delete(partition, session_id)",
+        "return await self._delete(partition, session_id) or True",
     ),
     Planted(
         "purge-deletes-no-keys-of-a-purged-session",
@@ -112,7 +112,7 @@ PURGES: Final = (
         "watermark-advanced-though-deletion-failed",
         "after a failed deletion the watermark stays, so that the next start sweeps again from there",
         "engine.purges:Purges._advance_over_finished",
-        "min(mine.unfinished, default=mine.end)",
+        "min(mine.unfinished.values(), default=mine.end)",
         "mine.end",
     ),
     Planted(

@@ -83,8 +83,8 @@ POSITIONS: Final = (
         "applied-position-past-a-held-command",
         "the applied position is the end of whole commands",
         _FEED,
-        "if not self._held and not self._in_void_batch:",
-        "if not self._in_void_batch:",
+        "    if not self._held:\n",
+        "    if True:\n",
     ),
     Planted(
         "prev-of-all-history",

@@ -32,8 +32,8 @@ BATCHES: Final = (
         "gap-not-read",
         "after a void batch the writer reads the gap before it decides again",
         _COMMIT,
-        "            await self._read_gap(owed)\n            self.unsettled = False\n",
-        "            self.unsettled = False\n",
+        "            self._lost_at = batch.first_position\n",
+        "            voids = voids\n",
     ),
     Planted(
         "gap-not-folded",
@@ -46,22 +46,35 @@ BATCHES: Final = (
         "gap-answers-nobody",
         "a writer that meets a record of a command that it owes gives the answer decided with that record",
         _TELL,
-        "if pending is None or first.position not in pending.decided:",
-        "if pending is None or not pending.future.done():",
+        "_answer(self._tried.get((last.position, last.command_id), []))",
+        "_answer([])",
     ),
     Planted(
         "answer-keeps-the-first-position",
         "an answer is the one decided with the batch that counts",
-        "engine.writer:_answer",
-        "pending.answer(outcome)",
-        "pending.answer(pending.decided[min(pending.decided)] if pending.decided else outcome)",
+        _COMMIT,
+        "        self._tried[last.position, last.command_id] = outcomes\n",
+        "        outcomes = next(iter(self._tried.values()), outcomes)\n"
+        "        self._tried[last.position, last.command_id] = outcomes\n",
     ),
     Planted(
         "new-command-id-at-each-decision",
         "a command's random ID is kept over re-decisions",
         _DECIDE_ONE,
         "batch.write(decided.drafts, pending.command_id)",
-        "batch.write(decided.drafts, self._environment.random_bytes(command_id_bytes))",
+        "pending.command_id = self._environment.random_bytes(command_id_bytes)\n"
+        "        batch.write(decided.drafts, pending.command_id)",
+        (
+            (
+                _TELL,
+                "_answer(self._tried.get((last.position, last.command_id), []))",
+                (
+                    "tried = self._tried.get((last.position, last.command_id), [])\n"
+                    "        found = {each.command_id for each in commands}\n"
+                    "        _answer([each for each in tried if each[0].command_id in found])"
+                ),
+            ),
+        ),
     ),
     Planted(
         "event-keys-of-the-same-batch-unseen",
@@ -137,14 +150,14 @@ OUTCOMES: Final = (
         "unknown-outcome-taken-as-landed",
         "an unknown outcome is never guessed at",
         _APPEND,
-        "        self.unsettled = True\n        return None\n",
+        "        self._lost_at = batch.first_position\n        return None\n",
         "        return batch.first_position\n",
     ),
     Planted(
         "unknown-outcome-taken-as-lost",
         "an unknown outcome is never guessed at",
         _APPEND,
-        "        self.unsettled = True\n",
+        "        self._lost_at = batch.first_position\n",
         "",
     ),
     Planted(
@@ -152,7 +165,7 @@ OUTCOMES: Final = (
         "a lost batch that is not in the log is made void by a barrier at its position",
         _SETTLE,
         "            barrier = self._new_batch()\n",
-        "            self.unsettled = False\n            return True\n            barrier = self._new_batch()\n",
+        "            self._lost_at = None\n            return True\n            barrier = self._new_batch()\n",
     ),
     Planted(
         "barrier-elsewhere-taken-for-settled",

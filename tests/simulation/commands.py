@@ -102,6 +102,7 @@ class Commands:
                 lambda: command.but("record.timestamp", TIMES[1]),
                 lambda: command.but("record.agent_id", self._pick(AGENTS)),
                 lambda: command.but("record.session_id", self._pick([*self._sessions, ""])),
+                lambda: command.but("record.session_id", self._pick(sorted(self._judge.model.purged_sessions) or [""])),
             ]
         if "run" in args:
             run = self._run_of(command)
@@ -217,8 +218,9 @@ class Commands:
         elif inside and self._random.random() < 0.4:
             parent = self._as_started(self._pick(running or inside))
             run = replace(run, parent=parent.run_id, parent_agent=parent.agent_id)
-        elif self._runs and self._random.random() < 0.05:
-            other = self._pick(list(self._runs.values()))
+        elif self._runs and self._random.random() < 0.12:
+            purged = [self._runs[run_id] for run_id in sorted(self._judge.model.purged_runs)]
+            other = self._pick(purged if purged and self._random.random() < 0.5 else list(self._runs.values()))
             run = replace(run, parent=other.run_id, parent_agent=other.agent_id)
         if run_id in {run.parent, run.predecessor}:
             run = replace(run, parent="", predecessor="")
@@ -233,7 +235,7 @@ class Commands:
     def _run_id(self) -> str:
         """A new ID, or one that is taken, or one whose first start may still be on its way."""
         kind = self._random.random()
-        if not self._runs or kind > 0.18:
+        if not self._runs or kind > 0.24:
             return f"run-{len(self._runs)}"
         if kind > 0.1:
             return list(self._runs)[-1]

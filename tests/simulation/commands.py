@@ -79,6 +79,14 @@ class Commands:
                 found.append(command)
         return found
 
+    def twins(self) -> tuple[Command, Command]:
+        """Two starts of one new run, in two sessions where there are as many: one of them at most is accepted."""
+        known = list(self._judge.model.sessions) or self._sessions
+        first = Run(f"run-{len(self._runs)}", self._pick(known))
+        second = replace(first, session_id=self._pick([name for name in known if name != first.session_id] or known))
+        self._runs[first.run_id] = first
+        return first.start(), second.start()
+
     def changed(self, command: Command) -> Command:
         """The same command with one small thing changed."""
         args = command.args

@@ -82,6 +82,11 @@ async def _call(cluster: SimulatedCluster, number: int) -> None:
             commands = cluster.commands.batch()
             cluster.take(len(commands))
             await cluster.send_in_order(process, commands)
+        elif scenario.partitions > 1 and source.random() < 0.04:
+            cluster.take(2)
+            other = cluster.reachable(source) or process
+            one, two = cluster.commands.twins()
+            await asyncio.gather(cluster.send(process, one), cluster.send(other, two))
         else:
             cluster.take(1)
             await cluster.send(process, cluster.commands.next())

@@ -159,12 +159,13 @@ class Projection:
             return
         self._beside = True
         self.rebuild_progress = 0.0
-        new = self._files.make_new()
+        serving, new = self._store, self._files.make_new()
         try:
             rule = self._new_rule()
             await self._follow(new, rule)
             async with turn_lock:
                 await catch_up(self._log, self._partition, new, rule, until=self.rule.end)
+                await self._check_swap(serving, rule)
                 self._files.adopt(new)
                 old, self._store, self.rule = self._store, new, rule
         except BaseException:
@@ -175,6 +176,16 @@ class Projection:
             self.rebuild_progress = None
         if old is not None:
             self._drop(old)
+
+    async def _check_swap(self, serving: Store | None, rule: PositionRule) -> None:
+        """Refuse a new projection that is not of the log as it is now.
+
+        What it read may have been cut away meanwhile; the one that serves may have noticed, and been opened again.
+        """
+        if self._store is not serving:
+            raise ProjectionError("the projection was opened again meanwhile; start the rebuild again")
+        if not self._log.exclusive and not await unchanged(self._log, self._partition, rule):
+            raise LogRewritten(self._partition, rule.end, self.rule.end)
 
     async def _follow(self, new: Store, rule: PositionRule) -> None:
         """Fold the log into a new projection up to where this one has applied it, however that moves on meanwhile."""

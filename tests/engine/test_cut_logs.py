@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import ClassVar
 
 from engine.logs.simulated import Faults, ReadFault
 from engine.writer import compare_seconds
 from schemas.log_record import decode
 from service.methods import METHODS
 from service.wire import read
-from tests.contract.builders import Run, create_session
+from tests.contract.builders import Command, Run, create_session
 from tests.engine.scene import Cluster, Process
 from tests.simulation.virtual_time import run_virtual
 
@@ -148,6 +149,44 @@ def test_a_log_that_is_cut_between_the_comparison_and_the_read_stops_nothing_for
         assert await one.code(RUN.append()) == "unavailable"
         await until_served(one)
         await one.do(third.append("note/3"))
+
+    run_virtual(story())
+
+
+def test_a_rebuild_that_read_before_the_log_was_cut_takes_nobodys_place() -> None:
+    # It had folded what was cut away, and took the place of the projection that had been read anew: what was
+    # acknowledged on it was void for every other reader.
+    class SlowSecondRead(Faults):
+        faults: ClassVar[list[ReadFault]] = []
+
+        def on_read(self, partition: int, position: int) -> ReadFault:
+            del partition, position
+            return self.faults.pop(0) if self.faults else ReadFault()
+
+    async def story() -> None:
+        cluster, faults = Cluster(), SlowSecondRead()
+        one, two = await cluster.start(faults), await cluster.start()
+        await one.do(create_session("s1"))
+        await one.do(RUN.start())
+        for number in range(18):
+            await one.do(RUN.append(f"note/{number}"))
+        faults.faults = [ReadFault(records_max=12), ReadFault(delay_seconds=4.0)]
+        await one.store.start_rebuild()
+        await asyncio.sleep(0.5)
+        cluster.storage.truncate(0, 6)
+        await asyncio.sleep(compare_seconds)
+        for number in range(12):
+            await two.do(RUN.append(f"new/{number}"))
+        assert await one.code(RUN.append("mine")) == "unavailable"
+        await until_served(one)
+        await one.store.rebuilt()
+        await until_served(one)
+        await one.do(RUN.append("mine"))
+        await two.do(RUN.append("theirs"))
+        for process in (one, two):
+            assert all(verified.equal for verified in await process.store.verify())
+        found = await two.do(Command("list_run_records", {"run_id": "r1", "cursor": "", "limit": 100}))
+        assert [record["event_key"] for record in found["records"]][-2:] == ["mine", "theirs"]
 
     run_virtual(story())
 

@@ -7,6 +7,7 @@ import hashlib
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from engine.logs.simulated import SimulatedLogStorage
 from schemas.log_record import decode
@@ -18,6 +19,10 @@ from tests.simulation.judge import UNKNOWN, Call, Judge
 from tests.simulation.keys import KeyDisk
 from tests.simulation.process import Files, Process
 from tests.simulation.scenario import Scenario
+from tests.simulation.virtual_time import START_MS
+
+CLOCK_LATE_MS_MAX: Final = 30_000
+"""How long a batch may travel before it lands."""
 
 
 class SimulatedCluster:
@@ -48,6 +53,7 @@ class SimulatedCluster:
         """Where the log was cut, and what it lost there and may get again."""
         self._problem: BaseException | None = None
         self.reads = self.writes = 0
+        self.jumps = {0}
 
     def take(self, count: int) -> None:
         """Count commands that a caller is about to send."""
@@ -115,6 +121,7 @@ class SimulatedCluster:
             raise Violation(f"{call} was unavailable, and nothing went wrong")
 
     def _landed(self, partition: int, offset: int, batch: Sequence[bytes]) -> None:
+        self._check_clocks(batch)
         taken = "?"
         try:
             taken = self.judge.landed(partition, offset, batch)
@@ -125,6 +132,16 @@ class SimulatedCluster:
         bytes_landed = hashlib.sha256(b"".join(batch)).hexdigest()
         self.note("landed", partition, offset, bytes_landed, shown=f"{where}: {taken}")
         self._haunt()
+
+    def _check_clocks(self, batch: Sequence[bytes]) -> None:
+        """A record was appended at a time that some process's clock told not long ago."""
+        self.jumps |= {process.environment.jump_ms for process in self.slots}
+        if self.was_cut:
+            return
+        now = START_MS + int(asyncio.get_running_loop().time() * 1000)
+        for at in sorted({decode(data).appended_at for data in batch}):
+            if not now + min(self.jumps) - CLOCK_LATE_MS_MAX <= at <= now + max(self.jumps):
+                self._problem = self._problem or Violation(f"appended_at is {at}, and no clock says so at {now}")
 
     def _haunt(self) -> None:
         """A batch that was cut away comes again, by a leader that was deposed, where its own offset is the next."""

@@ -121,5 +121,8 @@ class History:
             raise Violation(
                 f"partition {self.partition}, position {record.position}: sealed under a key that nobody keeps"
             )
+        owner = f"session:{record.session_id}" if record.session_id else found[0]
+        if found[0] != owner or not (record.session_id or owner.startswith("tree:")):
+            raise Violation(f"partition {self.partition}, position {record.position}: sealed under a key of {found[0]}")
         nonce, sealed = record.sealed[:_NONCE_BYTES], record.sealed[_NONCE_BYTES:]
         return decode_content(unpack(AESGCM(found[1]).decrypt(nonce, sealed, associated_data(record))))

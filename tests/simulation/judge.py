@@ -47,10 +47,21 @@ class Call:
     after: Call | None = None
     """The call before it in the same batch of the same home."""
     allowed: list[object] = field(default_factory=list)
+    next: Call | None = None
+    """The call after it in the same batch."""
     landing: Landing | None = None
     would_change: bool = False
     open: bool = True
     answer: object = None
+
+    def overtaken(self) -> bool:
+        """True when a later call of its batch has taken effect: what it may be told is settled."""
+        later = self.next
+        while later is not None:
+            if later.landing is not None and len(later.landing.candidates) == 1:
+                return True
+            later = later.next
+        return False
 
     def __str__(self) -> str:
         return f"call {self.number} {self.command.method} {self.command.args}"
@@ -106,6 +117,8 @@ class Judge:
             late = (n for n, each in enumerate(self.landings) if each.position >= applied[each.partition])
             began = min(late, default=began)
         call = Call(len(self.calls), command, content, names, began, after)
+        if after is not None:
+            after.next = call
         self.calls.append(call)
         self._open[call.number] = call
         if content is not None:
@@ -241,6 +254,8 @@ class Judge:
             assert private is not None
             if _sent(canceled) != _record(last, private):
                 return False
+        if call.overtaken():
+            return False  # One after it in its batch has taken effect already.
         before = call.after
         while before is not None:
             if before.landing is None and not before.allowed and _asked(self.model, before.command) is WouldChange:
@@ -256,7 +271,9 @@ class Judge:
         if home is not None:
             raise Violation(f"run {run_id} is reserved again, for {record.home}; it was bound to {home}")
         wanted = any(
-            call.would_change and (call.open or call.answer == UNKNOWN)
+            call.would_change
+            and (call.open or call.answer == UNKNOWN)
+            and record.home == self.model.home_of_start(call.command.args["run"]) != partition
             for call in self.calls
             if call.content is not None and call.content[0] == "start" and call.content[1][1] == run_id
         )
@@ -297,6 +314,8 @@ class Judge:
 
     def _ask(self, call: Call) -> None:
         """Add what the model answers now to what the caller may be told."""
+        if call.overtaken():
+            return
         answer = _asked(self.model, call.command)
         if answer is WouldChange:
             call.would_change = True

@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.simulation.planted_keys import KEYS, PURGES
 from tests.simulation.planted_log import FOLDS, POSITIONS
+from tests.simulation.planted_places import PLACES
 from tests.simulation.planted_reads import READS
 from tests.simulation.planted_records import CHANGES, RETRIES
 from tests.simulation.planted_run_ids import RUN_IDS
@@ -20,6 +21,7 @@ from tests.simulation.planting import Planted, PlantingError, planted
 __all__ = ["PLANTED", "Planted", "PlantingError", "planted"]
 
 PLANTED: Final[tuple[Planted, ...]] = (
+    *PLACES,
     *RETRIES,
     *CHANGES,
     *SESSIONS,

@@ -18,7 +18,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_START_MS = 1_796_000_000_000
+START_MS = 1_796_000_000_000
+"""The wall clock when a loop begins."""
+
 turns_max = 1_000_000
 """How often a loop may turn; a simulated story takes some thousands."""
 
@@ -167,7 +169,7 @@ class VirtualEnvironment:
         self.jump_ms = 0
 
     def wall_ms(self) -> int:
-        return _START_MS + int(asyncio.get_running_loop().time() * 1000) + self.jump_ms
+        return START_MS + int(asyncio.get_running_loop().time() * 1000) + self.jump_ms
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()

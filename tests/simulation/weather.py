@@ -124,6 +124,12 @@ class Weather:
             log_end = self._cluster.storage.end(0)
             self._cluster.note("cut", end, log_end)
             self._cluster.was_cut = True
+            rebuilding = self._pick()
+            if self._cluster.random.random() < 0.5 and rebuilding.serves and rebuilding.store is not None:
+                # One that reads while the log is cut must not take the place of what was read anew.
+                self._cluster.note("rebuild", rebuilding.name)
+                rebuilding.host.spawn(rebuilding.store.start_rebuild())
+                await asyncio.sleep(self._cluster.random.random() * 4 * self._cluster.scenario.latency_seconds_max)
             lost = [entry.data for entry in self._cluster.storage.entries(0, end)]
             self._cluster.storage.truncate(0, end)
             self._cluster.judge.cut(0, end)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import ClassVar
 
 from engine.logs.simulated import Faults, ReadFault
 from engine.writer import compare_seconds
@@ -157,7 +156,8 @@ def test_a_rebuild_that_read_before_the_log_was_cut_takes_nobodys_place() -> Non
     # It had folded what was cut away, and took the place of the projection that had been read anew: what was
     # acknowledged on it was void for every other reader.
     class SlowSecondRead(Faults):
-        faults: ClassVar[list[ReadFault]] = []
+        def __init__(self) -> None:
+            self.faults: list[ReadFault] = []
 
         def on_read(self, partition: int, position: int) -> ReadFault:
             del partition, position

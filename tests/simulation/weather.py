@@ -87,6 +87,7 @@ class Weather:
     async def _jump(self) -> None:
         process = self._pick()
         process.environment.jump_ms += self._cluster.random.choice((-86_400_000, -1000, -1, 1, 1000, 86_400_000))
+        self._cluster.jumps.add(process.environment.jump_ms)
         self._cluster.note("clock", process.name, process.environment.jump_ms)
 
     async def _rebuild(self) -> None:

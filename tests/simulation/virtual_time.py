@@ -107,6 +107,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector.loop = self
         super().__init__(selector)
         self.set_task_factory(self._make_task)
+        if forgets:
+            # What is left unread in futures of the dead interests nobody; what is raised in a living task is asked for.
+            self.set_exception_handler(lambda _loop, _context: None)
 
     def time(self) -> float:
         """Seconds since the loop was made."""
@@ -151,8 +154,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 with contextlib.suppress(BaseException):
                     coroutine.close()
         self._tasks.clear()
-        # What is left unread in futures of the dead interests nobody.
-        self.set_exception_handler(lambda _loop, _context: None)
 
     def _make_task(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
         task = asyncio.Task(coroutine, loop=loop, **options)

@@ -184,7 +184,11 @@ def cut_at_damage(directory: Path) -> None:
         else:
             damage, next_sequence = _walk(data, len(data), next_sequence)
         if damage is not None:
-            _log.warning("%s is damaged at byte %d: %s; it is cut there", path, damage.offset, damage.reason)
+            _log.warning(
+                "%s is damaged at byte %d: %s; it is cut there. After a loss of power this is expected; it is read "
+                "again from the log.",
+                path, damage.offset, damage.reason,
+            )  # fmt: skip
             truncate(path, damage.keep)
 
 

@@ -1,18 +1,17 @@
 """Kill a serving store with SIGKILL under load, again and again, and account for every command.
 
-    python -m tests.faults.kill --kills 50 --seed 1
+    bin/faults kill --kills 50 --seed 1
 
-Each worker owns a session and tells a story in it: appends, child runs (two records in one command, and a
-reservation in another
-partition), suspensions with a checkpoint, continuations, terminals. It repeats each command exactly until it is
-answered. After every kill, before the workers go on, whatever was on its way is looked at: it is there whole or not
+Each worker owns a session and tells a story in it: appends, child runs (two records in one command, and a reservation
+in another partition), suspensions with a checkpoint, continuations, terminals. It repeats each command exactly until it
+is answered. After every kill, before the workers go on, whatever was on its way is looked at: it is there whole or not
 at all. At the end the store holds exactly what was acknowledged, in order, once, and `verify` agrees.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -20,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from urllib.parse import quote
 import httpx
 
 from tests.contract.builders import Command, Run, create_session
+from tests.faults.command import interruptible, parser, verdict, whole
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 24
@@ -75,6 +76,12 @@ class Server:
             self._process.terminate()
             assert await self._process.wait() == 0
 
+    def abandon(self) -> None:
+        """Leave no process behind, whatever went wrong."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
+
 
 @dataclass
 class Worker:
@@ -110,7 +117,7 @@ class Campaign:
     """Workers, a server, and the kills between them."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self._server = Server(folder)
+        self.server = Server(folder)
         self._random = random.Random(seed)
         self.workers = [Worker(n, random.Random(seed * 1000 + n)) for n in range(WORKERS)]
         self._up = asyncio.Event()
@@ -127,7 +134,7 @@ class Campaign:
         for _ in range(kills):
             await asyncio.sleep(self._random.uniform(*LOAD_SECONDS))
             self._up.clear()
-            await self._server.kill()
+            await self.server.kill()
             self.restart_seconds.append(await self._start())
             await self._check_in_flight()
             self._up.set()
@@ -136,7 +143,7 @@ class Campaign:
         for worker in self.workers:
             await self._account(worker)
         await self.client.aclose()
-        await self._server.stop()
+        await self.server.stop()
 
     @property
     def client(self) -> httpx.AsyncClient:
@@ -146,11 +153,11 @@ class Campaign:
 
     async def _start(self) -> float:
         """Start the server, with a client of its own: connections to a killed one are worth nothing."""
-        seconds = await self._server.start()
+        seconds = await self.server.start()
         if self._client is not None:
             await self._client.aclose()
         self._client = httpx.AsyncClient(
-            base_url=self._server.url,
+            base_url=self.server.url,
             timeout=30,
             trust_env=False,
             verify=False,  # noqa: S501 # plain HTTP; loading certificates takes a while
@@ -277,18 +284,31 @@ async def verified(folder: Path) -> None:
     assert process.returncode == 0, said.decode()
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run a campaign from the command line."""
-    parser = argparse.ArgumentParser(description="Kill a store under load and account for every command.")
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        campaign = Campaign(Path(folder), options.seed)
-        asyncio.run(campaign.run(options.kills))
-        asyncio.run(verified(Path(folder)))
+    made = parser(
+        "kill", "Kill a serving store with SIGKILL under load, again and again, and account for every command."
+    )
+    made.add_argument("--kills", type=whole, default=50, metavar="N", help="how many kills (default 50)")
+    options = made.parse_args(arguments)
+
+    def run() -> int:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            campaign = Campaign(Path(folder), options.seed)
+            failed = 0
+            try:
+                asyncio.run(campaign.run(options.kills))
+                asyncio.run(verified(Path(folder)))
+            except AssertionError as error:
+                sys.stderr.write(f"{error}\n")
+                failed = 1
+            finally:
+                campaign.server.abandon()
         sys.stdout.write(campaign.summary() + "\n")
+        return verdict(failed, len(campaign.restart_seconds), options.kills)
+
+    return interruptible(run)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

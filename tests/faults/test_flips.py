@@ -1,6 +1,6 @@
 """Flipped bits and cut files: a part of the campaign, and proof that it finds what is broken.
 
-All of it: `python -m tests.faults.flips --flips 2000`.
+All of it: `bin/faults flips --flips 2000`.
 """
 
 from __future__ import annotations

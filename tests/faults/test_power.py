@@ -1,6 +1,6 @@
 """Losses of power: a part of the campaign, the disk's model, and proof that the campaign finds what is broken.
 
-All of it: `python -m tests.faults.power --points 1000`.
+All of it: `bin/faults power --points 1000`.
 """
 
 from __future__ import annotations

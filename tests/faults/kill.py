@@ -76,11 +76,12 @@ class Server:
             self._process.terminate()
             assert await self._process.wait() == 0
 
-    def abandon(self) -> None:
+    async def abandon(self) -> None:
         """Leave no process behind, whatever went wrong."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGKILL)
+                self._process.kill()
+            await self._process.wait()
 
 
 @dataclass
@@ -117,7 +118,7 @@ class Campaign:
     """Workers, a server, and the kills between them."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.server = Server(folder)
+        self._server = Server(folder)
         self._random = random.Random(seed)
         self.workers = [Worker(n, random.Random(seed * 1000 + n)) for n in range(WORKERS)]
         self._up = asyncio.Event()
@@ -128,13 +129,19 @@ class Campaign:
 
     async def run(self, kills: int) -> None:
         """Kill the store so many times, then account for everything."""
+        try:
+            await self._run(kills)
+        finally:
+            await self._server.abandon()
+
+    async def _run(self, kills: int) -> None:
         await self._start()
         self._up.set()
         working = [asyncio.create_task(self._work(worker)) for worker in self.workers]
         for _ in range(kills):
             await asyncio.sleep(self._random.uniform(*LOAD_SECONDS))
             self._up.clear()
-            await self.server.kill()
+            await self._server.kill()
             self.restart_seconds.append(await self._start())
             await self._check_in_flight()
             self._up.set()
@@ -143,7 +150,7 @@ class Campaign:
         for worker in self.workers:
             await self._account(worker)
         await self.client.aclose()
-        await self.server.stop()
+        await self._server.stop()
 
     @property
     def client(self) -> httpx.AsyncClient:
@@ -153,11 +160,11 @@ class Campaign:
 
     async def _start(self) -> float:
         """Start the server, with a client of its own: connections to a killed one are worth nothing."""
-        seconds = await self.server.start()
+        seconds = await self._server.start()
         if self._client is not None:
             await self._client.aclose()
         self._client = httpx.AsyncClient(
-            base_url=self.server.url,
+            base_url=self._server.url,
             timeout=30,
             trust_env=False,
             verify=False,  # noqa: S501 # plain HTTP; loading certificates takes a while
@@ -302,9 +309,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except AssertionError as error:
                 sys.stderr.write(f"{error}\n")
                 failed = 1
-            finally:
-                campaign.server.abandon()
-        sys.stdout.write(campaign.summary() + "\n")
+        if not failed:
+            sys.stdout.write(campaign.summary() + "\n")
         return verdict(failed, len(campaign.restart_seconds), options.kills)
 
     return interruptible(run)

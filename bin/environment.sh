@@ -1,4 +1,4 @@
-# Sourced by bin/runstore and bin/test, which set `root`.
+# Sourced by bin/runstore, bin/test, bin/simulate and bin/faults, which set `root`.
 
 # usable_python FILE: whether it is a Python that Runstore can run on. A version manager's shim may exist and fail.
 usable_python() {

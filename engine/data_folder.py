@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from engine.durable import make_folder, sync_names_above, write_whole
+from engine.durable import RESTORE, make_folder, sync_names_above, write_whole
 
 FORMAT: Final = 1
 partitions_default: Final = 8
@@ -72,8 +72,8 @@ class DataFolder:
         for name in ("log", "keys"):
             if self.complete and not (self.path / name).is_dir():
                 raise OpeningError(
-                    f"the store in {self.path} has lost its folder {name}/, without which it cannot be read; "
-                    "restore it, or choose another --data-dir for a new store"
+                    f"the store in {self.path} has lost its folder {name}/, without which it cannot be read. "
+                    f"{RESTORE} For a new store choose another --data-dir."
                 )
 
     def finish(self) -> None:
@@ -103,7 +103,7 @@ class DataFolder:
         if strangers:
             raise OpeningError(
                 f"{self.path} holds {strangers[0]!r} but no store.json, so no store is made there; "
-                "restore that file if a store was here, or choose an empty folder as --data-dir"
+                f"choose an empty folder as --data-dir. If a store was here: {RESTORE}"
             )
 
     def _take_lock(self) -> None:
@@ -171,4 +171,4 @@ def _digest(told: Mapping[str, object]) -> str:
 def _check_digest(told: Mapping[str, object]) -> None:
     """A description without a digest was written by a version that had none."""
     if "digest" in told and told["digest"] != _digest(told):
-        raise ValueError("its digest is another: it was damaged or changed. Restore it from a backup")
+        raise ValueError(f"its digest does not match: it was damaged or changed. {RESTORE}")

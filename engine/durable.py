@@ -5,6 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import Final
+
+RESTORE: Final = (
+    "Restore the whole data folder from a backup, never keys/ or log/ alone; what was acknowledged since the backup is "
+    "lost."
+)
+"""What to do about damage. Older keys beside a newer log lack the keys of newer sessions, which nothing brings back."""
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from engine.cursors import Cursors, mac_key_bytes
 from engine.data_folder import DataFolder, FolderInUse, OpeningError, partitions_default, partitions_max
+from engine.durable import RESTORE
 from engine.environment import Environment
 from engine.keys import (
     KeyStore,
@@ -153,7 +154,7 @@ async def _cursor_key(keys: KeyStore, environment: Environment, lost_from: Path 
     """
     key = keys.get_value(_CURSOR_KEY_NAME)
     if key is None and lost_from is not None:
-        raise KeyStoreError(lost_from, f"damaged: it has lost its {_CURSOR_KEY_NAME}. Restore the folder")
+        raise KeyStoreError(lost_from, f"damaged: it has lost its {_CURSOR_KEY_NAME}. {RESTORE}")
     if key is None:
         key = environment.random_bytes(mac_key_bytes)
         await keys.put_value(_CURSOR_KEY_NAME, key)

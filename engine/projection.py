@@ -15,6 +15,7 @@ from engine.batch import Batch
 from engine.durable import make_folder, write_whole
 from engine.environment import Environment
 from engine.logs.interface import Log
+from engine.logs.manifest import read_manifest
 from engine.logs.wal import cut_at_damage
 from projections.errors import ProjectionDamaged, ProjectionError
 from projections.layout import VIEW_VERSION
@@ -299,6 +300,7 @@ class DiskFiles:
         name = self._current_name()
         if name is None or not (self._folder / name).is_dir():
             return None
+        _refuse_damaged_manifest(self._folder / name)
         cut_at_damage(self._folder / name)
         view = self._opened(name)
         try:
@@ -348,6 +350,15 @@ class DiskFiles:
             return (self._folder / _CURRENT).read_text(encoding="ascii").strip() or None
         except (OSError, UnicodeDecodeError):
             return None
+
+
+def _refuse_damaged_manifest(database: Path) -> None:
+    """RocksDB may loop for ever over an edit of an unknown type, so it must not meet one."""
+    manifest = read_manifest(database)
+    if manifest is not None and manifest.damage is not None:
+        expected = ", which is expected after a loss of power" if manifest.torn else ""
+        damage = manifest.damage
+        raise ProjectionDamaged(f"{manifest.path} is damaged at byte {damage.offset}: {damage.reason}{expected}")
 
 
 class MemoryFiles:

@@ -29,7 +29,7 @@ from typing import Final
 
 from rocksdict import BottommostLevelCompaction, CompactOptions, WriteBatch
 
-from engine.durable import sync_folder
+from engine.durable import RESTORE, sync_folder
 from engine.keys.errors import KeyStoreError
 from engine.keys.rocks import KEYS, last_key, open_database, scan, table_bytes, translated
 from engine.logs import wal
@@ -89,7 +89,7 @@ class Database:
         if acknowledged is not None and last < acknowledged.sequence:
             raise KeyStoreError(
                 self._folder,
-                f"damaged: it ends at write {last} and {acknowledged.sequence} was acknowledged. Restore the folder",
+                f"damaged: it ends at write {last} and {acknowledged.sequence} was acknowledged. {RESTORE}",
             )
         self._wal_end = wal.WalEnd(self._path)
         opened.callback(self._wal_end.close)

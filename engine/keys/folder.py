@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from engine.durable import sync_folder
+from engine.durable import RESTORE, sync_folder
 from engine.keys.errors import KeyStoreError, MasterKeyError
 from engine.keys.master import MasterKey
 from engine.keys.rocks import open_database, translated
@@ -33,7 +33,7 @@ def exists(path: Path) -> bool:
     for needed in (path / "check", path / "rocksdb" / "CURRENT"):
         if not needed.is_file():
             # RocksDB would take a folder without CURRENT for a new one.
-            raise KeyStoreError(path, f"damaged, or no key store: {needed} is missing. Restore the folder")
+            raise KeyStoreError(path, f"damaged, or no key store: {needed} is missing. {RESTORE}")
     return True
 
 
@@ -82,5 +82,5 @@ def check(path: Path, master: MasterKey) -> None:
     except MasterKeyError as error:
         raise MasterKeyError(
             f"the keys in {path} were wrapped by another master key: point master_key_file at that one "
-            f"(or, if it is that one, {path / 'check'} is damaged: restore the folder)"
+            f"(or, if it is that one, {path / 'check'} is damaged. {RESTORE})"
         ) from error

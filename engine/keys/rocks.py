@@ -25,6 +25,7 @@ from rocksdict import (
     ReadOptions,
 )
 
+from engine.durable import RESTORE
 from engine.keys.errors import KeyStoreError
 
 KEYS: Final = "keys"
@@ -49,7 +50,8 @@ def translated(folder: Path) -> Iterator[None]:
             raise
         status = str(error)
         damaged = status.startswith(("Corruption", "IO error: No such file"))
-        raise KeyStoreError(folder, f"damaged: {status}. Restore the folder" if damaged else status) from error
+        told = f"damaged: {status.rstrip('. ')}. {RESTORE}" if damaged else status
+        raise KeyStoreError(folder, told) from error
 
 
 def open_database(path: Path, *, create: bool = False) -> Rdict:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
+from engine.durable import RESTORE
 from engine.environment import Environment
 from engine.keys import folder
 from engine.keys.database import Database, KeyRow, passes
@@ -202,7 +203,7 @@ class RocksKeyStore:
 def _open(path: Path, master: MasterKey, *, create: bool) -> tuple[int, Database]:
     if not folder.exists(path):
         if not create:
-            raise KeyStoreError(path, "missing: without its keys nothing can be read. Restore the folder")
+            raise KeyStoreError(path, f"missing: without its keys nothing can be read. {RESTORE}")
         folder.create(path, master)
     lock = folder.lock(path)
     try:

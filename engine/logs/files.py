@@ -25,7 +25,7 @@ from typing import Final
 
 from rocksdict import WriteBatch, WriteOptions
 
-from engine.durable import make_folder, sync_folder
+from engine.durable import RESTORE, make_folder, sync_folder
 from engine.logs import wal
 from engine.logs.interface import LogCorrupt, LogEntry, LogError, LogUnavailable
 from engine.logs.rocks import open_database, translated
@@ -92,7 +92,7 @@ class LogFiles:
         if acknowledged is not None and sequence < acknowledged.sequence:
             raise LogCorrupt(
                 f"{self._path} ends at sequence number {sequence}, but {acknowledged.sequence} was acknowledged: "
-                "records are lost. Restore the log from a backup."
+                f"records are lost. {RESTORE}"
             )
         with translated("looked through"):
             iterator = self._database.iter()
@@ -138,12 +138,15 @@ class LogFiles:
     def read(self, partition: int, position: int, end: int, records_max: int) -> list[LogEntry]:
         """Return entries from `position` to before `end`, as many as fit the bounds, in order.
 
-        What comes before damage is returned; a read that begins at the damage raises `LogCorrupt`.
+        What comes before damage is returned; a read that begins within it raises `LogCorrupt`, with where it begins.
         """
         entries: list[LogEntry] = []
         try:
             with translated("read", partition, position):
                 self._read(partition, position, end, records_max, entries)
+        except LogCorrupt as error:
+            if not entries:
+                raise self._placed(error, partition, position) from error
         except LogError:
             if not entries:
                 raise
@@ -176,7 +179,7 @@ class LogFiles:
                 values = self._database.get(keys)
         except LogCorrupt:
             # A damaged block fails them all; one by one, the damage gets its position.
-            values = [self._get(partition, position) for position in positions]
+            values = [self._placed_get(partition, position) for position in positions]
         assert values is not None
         return [_checked(value, partition, position) for value, position in zip(values, positions, strict=True)]
 
@@ -184,6 +187,37 @@ class LogFiles:
         with translated("read", partition, position):
             value: bytes | None = self._database.get(_KEY.pack(partition, position))
         return value
+
+    def _placed_get(self, partition: int, position: int) -> bytes | None:
+        try:
+            return self._get(partition, position)
+        except LogCorrupt as error:
+            raise self._placed(error, partition, position) from error
+
+    def _placed(self, error: LogCorrupt, partition: int, position: int) -> LogCorrupt:
+        """The error with the first position of the damage: a block holds many records, and a read begins at any."""
+        step, begin, readable = 1, position, -1
+        while begin > 0:
+            probe = max(0, position - step)
+            if self._readable(partition, probe):
+                readable = probe
+                break
+            begin, step = probe, 2 * step
+        while begin - readable > 1:
+            probe = (begin + readable) // 2
+            if self._readable(partition, probe):
+                readable = probe
+            else:
+                begin = probe
+        text = str(error).replace(f"at position {position},", f"at position {begin},")
+        return LogCorrupt(text, partition=partition, position=begin)
+
+    def _readable(self, partition: int, position: int) -> bool:
+        try:
+            self._get(partition, position)
+        except LogCorrupt:
+            return False
+        return True
 
     def close(self) -> None:
         """Flush what RocksDB has in memory and release everything. A failure is logged: nothing can be done."""

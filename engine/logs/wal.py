@@ -1,13 +1,13 @@
 """The write-ahead log (WAL) below the embedded log: how much of it was acknowledged, and repair of a torn tail.
 
 Basics
-  RocksDB's WALs are files of 32 KiB blocks. A block holds fragments: a header (masked CRC-32C of type and payload,
-  length, type) and a payload. A record is one whole fragment, or a first, middle ones and a last. Its payload begins
-  with the sequence number of its first write and the count of its writes.
+  RocksDB's WALs are files of records (see `engine.logs.blocks`). A record's payload begins with the sequence number of
+  its first write and the count of its writes.
   Beside the database lies a marker: up to which WAL, byte and sequence number all was fsynced and acknowledged.
   It is overwritten in place after each fsync and before anyone is answered, so it is a lower bound.
   Before RocksDB opens, every WAL is walked. Damage in what was not acknowledged is a torn tail, and is cut off. Damage
-  in what was acknowledged is `LogCorrupt`, and nothing is touched.
+  in what was acknowledged is `LogCorrupt`, and nothing is touched. A torn end of the manifest is cut off where nothing
+  that was acknowledged is missing without it.
 
 Caveats
   RocksDB alone is too kind and too strict at once: it drops, without a word, a last record that is cut short or whose
@@ -21,25 +21,23 @@ Caveats
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import struct
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from engine.durable import RESTORE
+from engine.logs import blocks
+from engine.logs.blocks import Damage, Damaged, truncate
 from engine.logs.interface import LogCorrupt
 from engine.logs.manifest import NOTHING_WRITTEN, Manifest, read_manifest
 
 _log = logging.getLogger(__name__)
 
-_BLOCK_BYTES: Final = 32 * 1024
-_FRAGMENT_HEADER: Final = struct.Struct("<IHB")
 _RECORD_HEADER: Final = struct.Struct("<QI")
-_ZERO, _FULL, _FIRST, _MIDDLE, _LAST = range(5)
 
 _MARKER: Final = struct.Struct(">4sQQQ")
 _MARKER_MAGIC: Final = b"ack1"
@@ -126,17 +124,17 @@ def repair_tail(directory: Path, acknowledged: Acknowledged | None) -> None:
     Raises `LogCorrupt`, having changed nothing, for damage anywhere else.
     """
     manifest = read_manifest(directory) or NOTHING_WRITTEN
+    _refuse_damaged(manifest, acknowledged)
     next_sequence: int | None = None
-    cuts: list[tuple[Path, int, _Damage]] = []
-    for number, path in wal_files(directory):
-        if number < manifest.logs_from:
-            continue
+    cuts: list[tuple[Path, int, Damage]] = []
+    files = [(number, path) for number, path in wal_files(directory) if number >= manifest.logs_from]
+    for number, path in files:
         data = path.read_bytes()
         if next_sequence is None and (acknowledged is None or acknowledged.sequence > manifest.last_sequence):
             _refuse_gap(path, data, manifest)
         bound = _acknowledged_bytes(number, len(data), acknowledged)
         if len(data) < bound:
-            raise _corrupt(path, _Damage(len(data), len(data), f"the file ends, {bound} bytes were acknowledged"))
+            raise _corrupt(path, Damage(len(data), len(data), f"the file ends, {bound} bytes were acknowledged"))
         damage, next_sequence = _walk(data, bound, next_sequence)
         if damage is None:
             continue
@@ -147,14 +145,22 @@ def repair_tail(directory: Path, acknowledged: Acknowledged | None) -> None:
     if acknowledged is not None and reached < acknowledged.sequence:
         raise LogCorrupt(
             f"{directory} ends at sequence number {reached}, but {acknowledged.sequence} was acknowledged: records are "
-            "lost. It does not open, and nothing was changed. Restore it from a backup."
+            f"lost. It does not open, and nothing was changed. {RESTORE}"
         )
+    _refuse_missing(directory, files, manifest, acknowledged)
+    if manifest.damage is not None:
+        _log.warning(
+            "%s is torn at byte %d: %s. Its last edit was never synced, and nothing is missing without it; its last %d "
+            "bytes are cut off.",
+            manifest.path, manifest.damage.offset, manifest.damage.reason, manifest.lost_bytes,
+        )  # fmt: skip
+        manifest.cut()
     for path, cut_bytes, damage in cuts:
         _log.warning(
             "%s is damaged at byte %d: %s. Nothing from there on was acknowledged; its last %d bytes are cut off.",
             path, damage.offset, damage.reason, cut_bytes,
         )  # fmt: skip
-        _truncate(path, damage.keep)
+        truncate(path, damage.keep)
 
 
 def cut_at_damage(directory: Path) -> None:
@@ -164,7 +170,7 @@ def cut_at_damage(directory: Path) -> None:
     does not go on where the tables or the WAL before it end: it would open with a hole. Checksums are left to it.
     """
     manifest = read_manifest(directory) or NOTHING_WRITTEN
-    damage: _Damage | None = None
+    damage: Damage | None = None
     next_sequence: int | None = None
     for number, path in wal_files(directory):
         if number < manifest.logs_from:
@@ -174,12 +180,16 @@ def cut_at_damage(directory: Path) -> None:
             continue
         data = path.read_bytes()
         if next_sequence is None and (sequence := _first_sequence(data)) > manifest.last_sequence + 1:
-            damage = _Damage(0, 0, f"sequence number {sequence}, and the tables end at {manifest.last_sequence}")
+            damage = Damage(0, 0, f"sequence number {sequence}, and the tables end at {manifest.last_sequence}")
         else:
             damage, next_sequence = _walk(data, len(data), next_sequence)
         if damage is not None:
-            _log.warning("%s is damaged at byte %d: %s; it is cut there", path, damage.offset, damage.reason)
-            _truncate(path, damage.keep)
+            _log.warning(
+                "%s is damaged at byte %d: %s; it is cut there. After a loss of power this is expected; it is read "
+                "again from the log.",
+                path, damage.offset, damage.reason,
+            )  # fmt: skip
+            truncate(path, damage.keep)
 
 
 def first_damage(directory: Path) -> LogCorrupt | None:
@@ -199,64 +209,54 @@ def _acknowledged_bytes(number: int, length: int, acknowledged: Acknowledged | N
 
 def _first_sequence(data: bytes) -> int:
     """The sequence number that a WAL begins with, 0 where that is not to be had."""
-    if len(data) < _FRAGMENT_HEADER.size + _RECORD_HEADER.size:
+    if len(data) < blocks.HEADER_BYTES + _RECORD_HEADER.size:
         return 0
-    return int(_RECORD_HEADER.unpack_from(data, _FRAGMENT_HEADER.size)[0])
+    return int(_RECORD_HEADER.unpack_from(data, blocks.HEADER_BYTES)[0])
+
+
+def _refuse_damaged(manifest: Manifest, acknowledged: Acknowledged | None) -> None:
+    """Refuse a damaged manifest, unless its end is torn and no table is missing without that."""
+    if manifest.damage is None:
+        return
+    missing = manifest.missing_tables()
+    if acknowledged is None or not manifest.torn or missing:
+        why = f", and {missing[0].name}, which it names before that, is missing" if missing else ""
+        raise LogCorrupt(
+            f"{manifest.path} is damaged at byte {manifest.damage.offset}: {manifest.damage.reason}{why}. Acknowledged "
+            f"records may be lost, so it does not open, and nothing was changed. {RESTORE}"
+        )
+
+
+def _refuse_missing(
+    directory: Path, files: list[tuple[int, Path]], manifest: Manifest, acknowledged: Acknowledged | None
+) -> None:
+    """Refuse when the WAL that was acknowledged last is needed and not there."""
+    if acknowledged is None or acknowledged.wal_bytes == 0 or acknowledged.wal_number < manifest.logs_from:
+        return
+    if acknowledged.wal_number not in dict(files):
+        raise LogCorrupt(
+            f"{directory / f'{acknowledged.wal_number:06}.log'} is missing: acknowledged records are lost. It does "
+            f"not open, and nothing was changed. {RESTORE}"
+        )
 
 
 def _refuse_gap(path: Path, data: bytes, manifest: Manifest) -> None:
     if (sequence := _first_sequence(data)) > manifest.last_sequence + 1:
         raise LogCorrupt(
             f"{path} begins with sequence number {sequence}, and the tables beside it end at {manifest.last_sequence}: "
-            "the MANIFEST has lost its end, or a write-ahead log is missing. Acknowledged records are lost, so the log "
-            "does not open, and nothing was changed. Restore it from a backup."
+            "the MANIFEST has lost its end, or a write-ahead log is missing. Acknowledged records are lost, so it "
+            f"does not open, and nothing was changed. {RESTORE}"
         )
 
 
-def _corrupt(path: Path, damage: _Damage) -> LogCorrupt:
+def _corrupt(path: Path, damage: Damage) -> LogCorrupt:
     return LogCorrupt(
         f"{path} is damaged at byte {damage.offset}: {damage.reason}. Acknowledged records may be damaged or lost, "
-        "so the log does not open, and nothing was changed. Restore it from a backup."
+        f"so it does not open, and nothing was changed. {RESTORE}"
     )
 
 
-def _truncate(path: Path, length: int) -> None:
-    with path.open("r+b") as file:
-        file.truncate(length)
-        os.fsync(file.fileno())
-
-
-@dataclass(frozen=True, slots=True)
-class _Damage:
-    offset: int
-    keep: int
-    """Where the last whole record before the damage ends."""
-    reason: str
-
-
-class _Damaged(Exception):
-    def __init__(self, offset: int, reason: str) -> None:
-        super().__init__(offset, reason)
-        self.offset = offset
-        self.reason = reason
-
-
-@dataclass(frozen=True, slots=True)
-class _Fragment:
-    offset: int
-    end: int
-    kind: int
-    head: bytes
-    """The payload's beginning, as much as a record's header may take."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    end: int
-    next_sequence: int
-
-
-def _walk(data: bytes, bound: int, next_sequence: int | None) -> tuple[_Damage | None, int | None]:
+def _walk(data: bytes, bound: int, next_sequence: int | None) -> tuple[Damage | None, int | None]:
     """Return the first damage in a WAL's bytes, and the sequence number that should follow its last whole record.
 
     Before `bound` checksums are left out, and sequence numbers go on from `next_sequence` without a gap. After it a gap
@@ -264,76 +264,15 @@ def _walk(data: bytes, bound: int, next_sequence: int | None) -> tuple[_Damage |
     """
     keep = 0
     try:
-        for record in _records(data, bound, next_sequence):
-            keep, next_sequence = record.end, record.next_sequence
-    except _Damaged as damaged:
-        return _Damage(damaged.offset, keep, damaged.reason), next_sequence
+        for record in blocks.records(data, bound):
+            head = record.payload(data, _RECORD_HEADER.size)
+            if len(head) < _RECORD_HEADER.size:
+                return Damage(record.start, keep, "a record is too short"), next_sequence
+            sequence, count = _RECORD_HEADER.unpack_from(head)
+            if record.start < bound and next_sequence not in (None, sequence):
+                reason = f"sequence number {sequence} where {next_sequence} should be"
+                return Damage(record.start, keep, reason), next_sequence
+            keep, next_sequence = record.end, sequence + count
+    except Damaged as damaged:
+        return Damage(damaged.offset, keep, damaged.reason), next_sequence
     return None, next_sequence
-
-
-def _records(data: bytes, bound: int, next_sequence: int | None) -> Iterator[_Record]:
-    fragments: list[_Fragment] = []
-    for fragment in _fragments(data, bound):
-        if fragment.kind > _LAST:
-            continue
-        if (fragment.kind in (_FULL, _FIRST)) == bool(fragments):
-            raise _Damaged(fragment.offset, "a fragment is out of place")
-        fragments.append(fragment)
-        if fragment.kind in (_FIRST, _MIDDLE):
-            continue
-        start = fragments[0].offset
-        head = b"".join(each.head for each in fragments)
-        if len(head) < _RECORD_HEADER.size:
-            raise _Damaged(start, "a record is too short")
-        sequence, count = _RECORD_HEADER.unpack_from(head)
-        if start < bound and next_sequence not in (None, sequence):
-            raise _Damaged(start, f"sequence number {sequence} where {next_sequence} should be")
-        next_sequence = sequence + count
-        yield _Record(fragment.end, next_sequence)
-        fragments.clear()
-    if fragments:
-        raise _Damaged(fragments[0].offset, "a record is cut short")
-
-
-def _fragments(data: bytes, bound: int) -> Iterator[_Fragment]:
-    offset = 0
-    while offset < len(data):
-        block_end = offset - offset % _BLOCK_BYTES + _BLOCK_BYTES
-        if block_end - offset < _FRAGMENT_HEADER.size:  # Padding.
-            offset = block_end
-            continue
-        if len(data) - offset < _FRAGMENT_HEADER.size:
-            raise _Damaged(offset, "a record is cut short")
-        checksum, length, kind = _FRAGMENT_HEADER.unpack_from(data, offset)
-        payload = offset + _FRAGMENT_HEADER.size
-        end = payload + length
-        if end > min(block_end, len(data)) or offset < bound < end:
-            raise _Damaged(offset, "a record is cut short, or its length is wrong")
-        if kind == _ZERO:
-            raise _Damaged(offset, "zeros where a record should be")
-        # A type unknown here may be a newer RocksDB's; its checksum tells.
-        if (offset >= bound or kind > _LAST) and checksum != _masked(crc32c(data[payload - 1 : end])):
-            raise _Damaged(offset, "checksum mismatch")
-        yield _Fragment(offset, end, kind, data[payload : min(end, payload + _RECORD_HEADER.size)])
-        offset = end
-
-
-def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli) of `data`. Takes about 0.15 s a megabyte."""
-    table = _crc_table()
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return crc ^ 0xFFFFFFFF
-
-
-@functools.cache
-def _crc_table() -> list[int]:
-    table = list(range(256))
-    for _ in range(8):
-        table = [(value >> 1) ^ (0x82F63B78 if value & 1 else 0) for value in table]
-    return table
-
-
-def _masked(crc: int) -> int:
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -12,9 +12,10 @@ from engine.data_folder import DataFolder, OpeningError
 from engine.environment import SystemEnvironment
 from engine.keys import KeyStoreError, MasterKeyError
 from engine.keys.database import Database
+from engine.logs.blocks import records
 from engine.logs.files import LogFiles
 from engine.logs.interface import LogCorrupt
-from engine.logs.manifest import _records, read_manifest
+from engine.logs.manifest import read_manifest
 from engine.logs.wal import wal_files
 from engine.opening import StoreSettings, open_store
 from engine.store import Store
@@ -37,10 +38,8 @@ def manifest_of(database: Path) -> Path:
 
 def ends_of_records(manifest: Path) -> Iterator[int]:
     """Where each record of a manifest of less than one block ends, but the last."""
-    end = 0
-    for record in list(_records(manifest.read_bytes()))[:-1]:
-        end += HEADER_BYTES + len(record)
-        yield end
+    for record in list(records(manifest.read_bytes(), 0))[:-1]:
+        yield record.end
 
 
 def contents(folder: Path) -> dict[str, bytes]:

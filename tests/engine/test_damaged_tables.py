@@ -21,8 +21,8 @@ RECORDS = 12
 FLIPS = 24
 
 
-async def written(folder: Path) -> Store:
-    store = await open_store(StoreSettings(folder), SystemEnvironment())
+async def written(folder: Path, partitions: int | None = None) -> Store:
+    store = await open_store(StoreSettings(folder, partitions=partitions), SystemEnvironment())
     for n in range(SESSIONS):
         run = Run(f"run-{n}", f"session-{n}", labels={"n": str(n)})
         commands = [create_session(f"session-{n}"), run.start()]
@@ -80,3 +80,28 @@ async def test_a_flipped_bit_in_a_table_hides_no_record(tmp_path: Path, projecti
         await store.close()
         shutil.rmtree(folder)
     assert noticed > FLIPS // 2
+
+
+async def test_the_damage_has_one_position_whoever_meets_it(tmp_path: Path) -> None:
+    # A damaged block holds many records. `status` named the one that a caller had asked for, `verify` the first.
+    store = await written(tmp_path, partitions=1)
+    await store.close()
+    table = max((tmp_path / "log" / "rocksdb").glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[len(data) // 3] ^= 0x10
+    table.write_bytes(data)
+
+    async def errors(*, read: bool) -> list[str]:
+        store = await open_store(StoreSettings(tmp_path), SystemEnvironment())
+        if read:
+            for n in reversed(range(SESSIONS)):
+                await store.list_run_records(f"run-{n}", "", 1000)
+        found = [each.last_error for each in (await store.status()).partitions if each.state == "stopped"]
+        await store.close()
+        return found
+
+    (met_by_a_caller,) = await errors(read=True)
+    shutil.rmtree(tmp_path / "projections")
+    (met_by_folding,) = await errors(read=False)
+    assert met_by_a_caller == met_by_folding
+    assert " at position 0," not in met_by_folding

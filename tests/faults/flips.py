@@ -1,6 +1,6 @@
 """One bit flipped, or one file cut short: no answer is ever wrong, and no record that is there is told to be absent.
 
-    python -m tests.faults.flips --flips 2000 --seed 1
+    bin/faults flips --flips 2000 --seed 1
 
 A store is written and closed, another one killed with SIGKILL. Again and again a copy of one is damaged in one place
 and opened, and everything is asked. An answer is what it was before, or `unavailable`; a store that does not open names
@@ -10,7 +10,6 @@ heals.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -33,6 +32,7 @@ from engine.keys.errors import KeysError
 from engine.logs.interface import LogError
 from engine.opening import StoreSettings, open_store
 from tests.faults.account import expect
+from tests.faults.command import Kept, bounded, failures, interruptible, parser, verdict, whole
 from tests.faults.folders import scratch
 from tests.faults.questions import Check, Counts, Known, learn
 from tests.faults.stories import story
@@ -123,7 +123,7 @@ class Tally:
             f"{self.flips} flipped bits and {self.cuts} cut files: {self.refused.total()} stores refused to open and "
             f"named the place, {self.partly.total()} answered in part, {self.whole.total()} in full; "
             f"{self.counts.answers} answers as they were, {self.counts.unavailable} unavailable, "
-            f"{len(self.failures)} failures; {self.healed} projections rebuilt; {seconds:.0f} s"
+            f"{failures(len(self.failures))}; {self.healed} projections rebuilt; {seconds:.0f} s"
         )
 
     def table(self) -> str:
@@ -135,7 +135,10 @@ class Tally:
 class Campaign:
     """Damages copies of a closed store and of a killed one."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, *, only: str = "", keep: Path | None = None) -> None:
+        """With `only`, the places whose name holds that."""
+        self._only = only
+        self._kept = Kept(keep)
         self._folder = folder
         self._seed = seed
         self._random = random.Random(seed)
@@ -169,6 +172,7 @@ class Campaign:
         subprocess.run(
             [sys.executable, "-m", "tests.faults.story_child", json.dumps(asked)],
             check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
+            start_new_session=True,
         )  # fmt: skip
         for path in folder.rglob("LOG*"):
             path.unlink()
@@ -189,7 +193,7 @@ class Campaign:
         return Base(name, folder, known, files)
 
     def _choose(self, base: Base) -> Damage:
-        place_of_it = self._random.choice([name for name, files in base.files.items() if files])
+        place_of_it = self._random.choice([name for name, files in base.files.items() if files and self._only in name])
         file = self._random.choice(base.files[place_of_it])
         size = (base.folder / file).stat().st_size
         match self._random.randrange(4):
@@ -206,8 +210,7 @@ class Campaign:
         """Damage a copy of a store in one place, and look at it."""
         folder = self._folder / "damaged"
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(base.folder, folder)
-        damage.do(folder)
+        _damaged_copy(base, damage, folder)
         if damage.bit is None:
             self.tally.cuts += 1
         else:
@@ -220,6 +223,7 @@ class Campaign:
                 asyncio.run(self._look(base, damage, folder, again=True))
         except Exception as error:  # noqa: BLE001 # every one is a failure, and the campaign goes on
             text = f"{base.name}: {damage}: {type(error).__name__}: {error}"[:1500]
+            text += self._kept.keep(lambda kept: _damaged_copy(base, damage, kept), "")
             self.tally.failures.append(text)
             sys.stderr.write(text + "\n")
             return
@@ -247,6 +251,11 @@ class Campaign:
         return True
 
 
+def _damaged_copy(base: Base, damage: Damage, folder: Path) -> None:
+    shutil.copytree(base.folder, folder, dirs_exist_ok=True)
+    damage.do(folder)
+
+
 class _Watch(logging.Handler):
     def __init__(self, tally: Tally) -> None:
         super().__init__()
@@ -256,20 +265,28 @@ class _Watch(logging.Handler):
         self._tally.healed += "rebuilt from the log" in record.getMessage()
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run a campaign from the command line."""
-    parser = argparse.ArgumentParser(description="Damage a store in one place and ask it everything, again and again.")
-    parser.add_argument("--flips", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so long, whatever was reached")
-    options = parser.parse_args()
-    began = time.monotonic()
-    with scratch() as folder:
-        campaign = Campaign(Path(folder), options.seed)
-        campaign.run(options.flips, began + 60 * options.minutes)
-    tally = campaign.tally
-    sys.stdout.write(tally.table() + "\n" + tally.line(time.monotonic() - began) + "\n")
-    return 1 if tally.failures or tally.flips + tally.cuts < options.flips else 0
+    made = bounded(parser("flips", "Damage a store in one place and ask it everything, again and again."))
+    made.add_argument(
+        "--flips", type=whole, default=2000, metavar="N", help="how many places; a quarter are cut files (default 2000)"
+    )
+    made.add_argument(
+        "--only", default="", choices=["", *PLACES, "manifest"], metavar="PLACE",
+        help="damage this place alone, such as 'keys, tables', or every 'manifest' (default: all)",
+    )  # fmt: skip
+    options = made.parse_args(arguments)
+
+    def run() -> int:
+        began = time.monotonic()
+        with scratch() as folder:
+            campaign = Campaign(Path(folder), options.seed, only=options.only, keep=options.keep)
+            campaign.run(options.flips, began + 60 * options.minutes)
+        tally = campaign.tally
+        sys.stdout.write(tally.table() + "\n" + tally.line(time.monotonic() - began) + "\n")
+        return verdict(len(tally.failures), tally.flips + tally.cuts, options.flips)
+
+    return interruptible(run)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,17 @@
 """Kill a serving store with SIGKILL under load, again and again, and account for every command.
 
-    python -m tests.faults.kill --kills 50 --seed 1
+    bin/faults kill --kills 50 --seed 1
 
-Each worker owns a session and tells a story in it: appends, child runs (two records in one command, and a
-reservation in another
-partition), suspensions with a checkpoint, continuations, terminals. It repeats each command exactly until it is
-answered. After every kill, before the workers go on, whatever was on its way is looked at: it is there whole or not
+Each worker owns a session and tells a story in it: appends, child runs (two records in one command, and a reservation
+in another partition), suspensions with a checkpoint, continuations, terminals. It repeats each command exactly until it
+is answered. After every kill, before the workers go on, whatever was on its way is looked at: it is there whole or not
 at all. At the end the store holds exactly what was acknowledged, in order, once, and `verify` agrees.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -20,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from urllib.parse import quote
 import httpx
 
 from tests.contract.builders import Command, Run, create_session
+from tests.faults.command import interruptible, parser, verdict, whole
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 24
@@ -75,6 +76,13 @@ class Server:
             self._process.terminate()
             assert await self._process.wait() == 0
 
+    async def abandon(self) -> None:
+        """Leave no process behind, whatever went wrong."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
 
 @dataclass
 class Worker:
@@ -121,6 +129,12 @@ class Campaign:
 
     async def run(self, kills: int) -> None:
         """Kill the store so many times, then account for everything."""
+        try:
+            await self._run(kills)
+        finally:
+            await self._server.abandon()
+
+    async def _run(self, kills: int) -> None:
         await self._start()
         self._up.set()
         working = [asyncio.create_task(self._work(worker)) for worker in self.workers]
@@ -277,18 +291,30 @@ async def verified(folder: Path) -> None:
     assert process.returncode == 0, said.decode()
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run a campaign from the command line."""
-    parser = argparse.ArgumentParser(description="Kill a store under load and account for every command.")
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        campaign = Campaign(Path(folder), options.seed)
-        asyncio.run(campaign.run(options.kills))
-        asyncio.run(verified(Path(folder)))
-        sys.stdout.write(campaign.summary() + "\n")
+    made = parser(
+        "kill", "Kill a serving store with SIGKILL under load, again and again, and account for every command."
+    )
+    made.add_argument("--kills", type=whole, default=50, metavar="N", help="how many kills (default 50)")
+    options = made.parse_args(arguments)
+
+    def run() -> int:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            campaign = Campaign(Path(folder), options.seed)
+            failed = 0
+            try:
+                asyncio.run(campaign.run(options.kills))
+                asyncio.run(verified(Path(folder)))
+            except AssertionError as error:
+                sys.stderr.write(f"{error}\n")
+                failed = 1
+        if not failed:
+            sys.stdout.write(campaign.summary() + "\n")
+        return verdict(failed, len(campaign.restart_seconds), options.kills)
+
+    return interruptible(run)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

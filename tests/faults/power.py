@@ -1,6 +1,6 @@
 """Losses of power at many points of a story: the store opens by itself, and all that was answered is there.
 
-    python -m tests.faults.power --points 1000 --seed 1
+    bin/faults power --points 1000 --seed 1
 
 A process tells a story to a real store while every one of its file operations is traced (`tests.faults.tracing`). For
 each point the disk is made again as it may be after a loss of power there (`tests.faults.disk`), the store is opened on
@@ -10,7 +10,6 @@ recoveries are interrupted too.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import logging
@@ -20,7 +19,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,14 +27,16 @@ from typing import Any, Final
 from engine.environment import SystemEnvironment
 from engine.opening import StoreSettings, open_store
 from tests.faults.account import Fault, Findings, Told, account
+from tests.faults.command import Kept, bounded, failures, interruptible, parser, verdict, whole
 from tests.faults.disk import MODES, Loss
 from tests.faults.folders import scratch
-from tests.faults.journal import Journal
+from tests.faults.journal import Inode, Journal, Sync
 from tests.faults.stories import SESSIONS, WORKERS, story
 from tests.faults.tracing import NoTracer, record, tracer
 
 ROOT: Final = Path(__file__).parents[2]
 POINTS_A_LIFE: Final = 50
+UNSYNCED_MODES: Final = ("prefix", "torn", "pages")
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class Tally:
     absent: int = 0
     rebuilt: int = 0
     cut: int = 0
+    edits: int = 0
+    manifests: int = 0
     failures: list[str] = field(default_factory=list)
     modes: Counter[str] = field(default_factory=Counter)
     stories: int = 0
@@ -86,9 +89,10 @@ class Tally:
     def line(self, seconds: float) -> str:
         return (
             f"{self.points} losses of power in {self.stories} lives of {self.operations} traced operations, "
-            f"{self.acknowledged} acknowledged answers looked at, {len(self.failures)} failures; on their way: "
-            f"{self.whole} whole, {self.absent} absent; "
-            f"{self.cut} torn tails cut, {self.rebuilt} projections rebuilt; {seconds:.0f} s"
+            f"{self.acknowledged} acknowledged answers looked at, {failures(len(self.failures))}; on their way: "
+            f"{self.whole} whole, {self.absent} absent; {self.manifests} aimed at manifests; "
+            f"{self.cut} torn tails and {self.edits} torn edits cut, {self.rebuilt} projections rebuilt; "
+            f"{seconds:.0f} s"
         )
 
 
@@ -103,7 +107,9 @@ class Watch(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         self.said.append(text)
-        self._tally.cut += "are cut off" in text
+        torn = "is torn at byte" in text
+        self._tally.edits += torn
+        self._tally.cut += "are cut off" in text and not torn
         self._tally.rebuilt += "rebuilt from the log" in text
 
 
@@ -111,13 +117,21 @@ class Campaign:
     """Stories, lives, points. All from one seed; only the order in which the kernel runs threads is not."""
 
     def __init__(
-        self, folder: Path, seed: int, *, workers: int = WORKERS, sessions: int = SESSIONS, broken: str = ""
+        self,
+        folder: Path,
+        seed: int,
+        *,
+        workers: int = WORKERS,
+        sessions: int = SESSIONS,
+        broken: str = "",
+        keep: Path | None = None,
     ) -> None:
         self._folder = folder
         self._random = random.Random(seed)
         self._workers = workers
         self._sessions = sessions
         self._broken = broken
+        self._kept = Kept(keep)
         self.tally = Tally()
 
     def run(self, points: int, until: float = float("inf"), points_a_life: int = POINTS_A_LIFE) -> None:
@@ -179,18 +193,23 @@ class Campaign:
         return Life(seed, self._sessions, before, wrapped, journal)
 
     def _losses(self, journal: Journal, count: int) -> Iterator[Loss]:
-        """Points anywhere, and more of them just before and after syncs and answers."""
+        """Points anywhere, and more of them about syncs and answers, and where a manifest is written and not synced."""
         syncs = [position for sync in journal.syncs for position in (sync.begin, sync.end)]
         said = [each.begin for each in journal.said]
+        manifests = unsynced_manifests(journal)
         for _ in range(count):
-            match self._random.randrange(3):
+            mode = self._random.choice(MODES)
+            match self._random.randrange(4):
                 case 0:
                     position = self._random.randint(0, journal.end)
                 case 1:
                     position = self._random.choice(syncs) + self._random.randint(-1, 1)
+                case 2 if manifests:
+                    position = self._random.randint(*self._random.choice(manifests))
+                    mode = self._random.choice(UNSYNCED_MODES)
+                    self.tally.manifests += 1
                 case _:
                     position = self._random.choice(said) + self._random.randint(-1, 1)
-            mode = self._random.choice(MODES)
             yield Loss(position, mode, self._random.random() < 0.5, self._random.getrandbits(32))
 
     def _lose(self, life: Life, loss: Loss, watch: Watch, *, small: bool) -> None:
@@ -205,24 +224,36 @@ class Campaign:
             findings = asyncio.run(_account(folder / "store", told))
             _check_said(watch.said)
         except Exception as error:  # noqa: BLE001 # every one is a failure, and the campaign goes on
-            self._failed(f"story {life.seed} {small=} {loss}: {type(error).__name__}: {error}; said: {watch.said[:3]}")
+            text = f"story {life.seed} {small=} {loss}: {type(error).__name__}: {error}; said: {watch.said[:3]}"
+            # The same image again: a loss is made from a journal by its seed.
+            self.tally.failures.append(text + self._kept.keep(lambda kept: loss.write(life.journal, kept), "store"))
+            sys.stderr.write(self.tally.failures[-1] + "\n")
             return
         self.tally.acknowledged += findings.acknowledged
         self.tally.whole += findings.whole
         self.tally.absent += findings.absent
-
-    def _failed(self, text: str) -> None:
-        self.tally.failures.append(text)
-        sys.stderr.write(text + "\n")
-        keep = os.environ.get("RUNSTORE_KEEP_FAILED")
-        if keep:
-            shutil.copytree(self._folder / "lost", Path(keep) / str(len(self.tally.failures)), dirs_exist_ok=True)
 
     def _empty(self, name: str) -> Path:
         folder = self._folder / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         return folder
+
+
+def unsynced_manifests(journal: Journal) -> list[tuple[int, int]]:
+    """For each write to a manifest the positions at which it has been done and is not safe, first and last."""
+    names = {naming.inode: naming.added[1] for naming in journal.namings if naming.added is not None}
+    syncs: dict[Inode, list[Sync]] = {}
+    for sync in journal.syncs:
+        syncs.setdefault(sync.inode, []).append(sync)
+    found = []
+    for inode, name in names.items():
+        if not name.startswith("MANIFEST-"):
+            continue
+        for change in inode.changes:
+            safe = [sync.end for sync in syncs.get(inode, ()) if sync.begin > change.end]
+            found.append((change.end, max(change.end, min(safe, default=journal.end) - 1)))
+    return found
 
 
 async def _account(folder: Path, told: list[Told]) -> Findings:
@@ -259,25 +290,29 @@ def _check_wrapped(keys: Path, wrapped: list[bytes]) -> None:
                 raise Fault(f"{path.name} holds a key of a session whose purge was answered")
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run a campaign from the command line."""
-    parser = argparse.ArgumentParser(description="Lose power at many points of a story and account for everything.")
-    parser.add_argument("--points", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so long, whatever was reached")
-    options = parser.parse_args()
+    made = bounded(
+        parser("power", "Lose power at many points of a story and account for everything that was answered.")
+    )
+    made.add_argument("--points", type=whole, default=1000, metavar="N", help="how many losses of power (default 1000)")
+    options = made.parse_args(arguments)
     try:
         tracer()
     except NoTracer as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    began = time.monotonic()
-    with scratch() as folder:
-        campaign = Campaign(Path(folder), options.seed)
-        campaign.run(options.points, began + 60 * options.minutes)
-    tally = campaign.tally
-    sys.stdout.write(tally.line(time.monotonic() - began) + "\n")
-    return 1 if tally.failures or tally.points < options.points else 0
+
+    def run() -> int:
+        began = time.monotonic()
+        with scratch() as folder:
+            campaign = Campaign(Path(folder), options.seed, keep=options.keep)
+            campaign.run(options.points, began + 60 * options.minutes)
+        tally = campaign.tally
+        sys.stdout.write(tally.line(time.monotonic() - began) + "\n")
+        return verdict(len(tally.failures), tally.points, options.points)
+
+    return interruptible(run)
 
 
 if __name__ == "__main__":

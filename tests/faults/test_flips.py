@@ -1,6 +1,6 @@
 """Flipped bits and cut files: a part of the campaign, and proof that it finds what is broken.
 
-All of it: `python -m tests.faults.flips --flips 2000`.
+All of it: `bin/faults flips --flips 2000`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine import data_folder, projection
+from engine.logs.blocks import records
 from tests.faults.flips import PLACES, Campaign, Damage
 from tests.faults.folders import scratch
 
@@ -36,7 +37,7 @@ def test_a_damaged_store_answers_what_it_did_or_nothing(folder: Path) -> None:
 
 
 def test_the_campaign_finds_a_check_that_is_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    campaign = Campaign(folder, seed=1)
+    campaign = Campaign(folder, seed=1, keep=folder / "kept")
     base = campaign.base("killed")
     assert all(base.files[place] for place in PLACES), "every place has a file to damage"
     description = (base.folder / "store.json").read_bytes()
@@ -45,11 +46,20 @@ def test_the_campaign_finds_a_check_that_is_left_out(folder: Path, monkeypatch: 
     assert campaign.tally.failures == []
     monkeypatch.setattr(data_folder, "_check_digest", lambda _: None)
     campaign.damage(base, other_number)
-    assert "s:w0-s0 was" in campaign.tally.failures.pop()
+    (failure,) = campaign.tally.failures
+    assert "s:w0-s0 was" in failure
+    # What failed is kept as it was, and the failure says where.
+    (kept,) = (folder / "kept").iterdir()
+    assert str(kept) in failure
+    whole = {path.relative_to(base.folder) for path in base.folder.rglob("*")}
+    assert {path.relative_to(kept) for path in kept.rglob("*")} == whole
+    assert (kept / "store.json").read_bytes().replace(b"5,", b"4,") == description
+    campaign.tally.failures.clear()
 
     manifest = base.files["projections, manifest"][-1]
-    size = (base.folder / manifest).stat().st_size
-    cuts = [Damage("projections, manifest", manifest, size - lost, None) for lost in (20, 30, 60)]
+    # Between two edits, where nothing looks damaged.
+    ends = [record.end for record in records((base.folder / manifest).read_bytes(), 0)]
+    cuts = [Damage("projections, manifest", manifest, end, None) for end in ends[-4:-1]]
     for cut in cuts:
         campaign.damage(base, cut)
     assert campaign.tally.failures == []

@@ -1,6 +1,6 @@
 """Losses of power: a part of the campaign, the disk's model, and proof that the campaign finds what is broken.
 
-All of it: `python -m tests.faults.power --points 1000`.
+All of it: `bin/faults power --points 1000`.
 """
 
 from __future__ import annotations
@@ -46,13 +46,16 @@ def test_nothing_acknowledged_is_lost_by_losses_of_power(folder: Path) -> None:
     assert campaign.tally.failures == []
     assert campaign.tally.points > 0
     assert campaign.tally.acknowledged > 0
+    assert campaign.tally.manifests > 0
 
 
 @pytest.mark.parametrize("broken", ["the log is not synced", "keys are not synced", "names are not synced"])
 def test_the_campaign_finds_a_sync_that_is_left_out(folder: Path, broken: str) -> None:
-    campaign = Campaign(folder, seed=2, workers=4, sessions=2, broken=broken)
+    campaign = Campaign(folder, seed=2, workers=4, sessions=2, broken=broken, keep=folder / "kept")
     campaign.run(24, time.monotonic() + SECONDS_MAX, points_a_life=24)
     assert campaign.tally.failures != []
+    assert str(folder / "kept" / "1") in campaign.tally.failures[0]
+    assert list((folder / "kept").glob("1/*"))
 
 
 # -- the disk's model

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,7 @@ class NoTracer(Exception):
 def tracer() -> str:
     """Return the path of a strace that works, installed if need be and possible. Raises `NoTracer`."""
     if shutil.which("strace") is None and os.geteuid() == 0 and shutil.which("apt-get") is not None:
+        sys.stderr.write("strace is not installed; it is installed now with apt-get\n")
         for arguments in (["update"], ["install", "-y", "--no-install-recommends", "strace"]):
             subprocess.run(["apt-get", "-qq", *arguments], check=False, capture_output=True, timeout=120)  # noqa: S607
     found = shutil.which("strace")

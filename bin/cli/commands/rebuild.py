@@ -175,7 +175,7 @@ def _tell(progress: Progress, outcome: Outcome, count: int) -> None:
 
 def _advice(settings: Settings, service: Client | None) -> str:
     if service is None:
-        return f"`{on_folder(settings, 'verify')}` tells more; a damaged log is restored from a backup"
+        return f"`{on_folder(settings, 'verify')}` tells more; a damaged log is restored from a backup of the folder"
     return (
         f"`{service.printed('status')}` shows how the store stands, and docs/operating.md, "
         "“When a partition has stopped”, says what to do"

@@ -131,7 +131,10 @@ def _print(settings: Settings, findings: list[Finding]) -> None:
 
 def _advise(settings: Settings, findings: list[Finding]) -> None:
     if any(finding.damage for finding in findings):
-        note("  next: a damaged log is restored from a backup; what comes before the damage can still be read")
+        note(
+            "  next: a damaged log is restored from a backup, the whole data folder, never log/ alone; what comes "
+            "before the damage can still be read"
+        )
     if any(not finding.equal and not finding.damage for finding in findings):
         note(f"  next: `{plain(on_folder(settings, 'rebuild'))}` makes the projections anew from the log")
     if all(finding.equal for finding in findings):

@@ -55,7 +55,7 @@ def test_the_campaign_finds_a_sync_that_is_left_out(folder: Path, broken: str) -
     campaign.run(24, time.monotonic() + SECONDS_MAX, points_a_life=24)
     assert campaign.tally.failures != []
     assert str(folder / "kept" / "1") in campaign.tally.failures[0]
-    assert list((folder / "kept").glob("1/*"))
+    assert (folder / "kept" / "1").is_dir()
 
 
 # -- the disk's model

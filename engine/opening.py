@@ -88,9 +88,11 @@ async def open_store(settings: StoreSettings, environment: Environment) -> Store
     async def release() -> None:
         try:
             await the_log.close()
-            await keys.close()
         finally:
-            folder.release()
+            try:
+                await keys.close()
+            finally:
+                folder.release()
 
     try:
         return await assemble(

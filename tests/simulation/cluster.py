@@ -81,9 +81,8 @@ class SimulatedCluster:
             await self.slots[-1].booted()
 
     def _applied_ends(self) -> set[int]:
-        """Up to where any process has applied commands of the first partition."""
-        views = [process.files.of(0).open_current() for process in self.slots]
-        return {view.applied().batch_end for view in views if view is not None}
+        """Up to where any process has applied commands of the first partition, or will have after a crash."""
+        return {end for process in self.slots for end in process.files.applied_ends(0)}
 
     def reachable(self, source: random.Random) -> Process | None:
         serving = [process for process in self.slots if process.serves]

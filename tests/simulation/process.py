@@ -97,6 +97,11 @@ class Files:
     def _made(self, partition: int) -> MemoryFiles:
         return WatchedFiles(partial(self._applied, partition))
 
+    def applied_ends(self, partition: int) -> set[int]:
+        """Up to where the projection of a partition has applied commands, and the one that a crash may go back to."""
+        views = (self.of(partition).open_current(), self._older.get(partition))
+        return {view.applied().batch_end for view in views if view is not None}
+
     def remember(self) -> None:
         """Keep what a crash may go back to: rows that were written and not yet synced can be lost, the newest first."""
         for partition, files in self.current.items():

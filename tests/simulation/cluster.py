@@ -215,5 +215,5 @@ def quiet(process: Process) -> None:
     """Let nothing go wrong in a process from now on."""
     process.faults.over = True
     process.faults.down = False
-    process.key_faults.rate = 0.0
+    process.key_faults.rate = process.key_faults.purge_rate = 0.0
     process.environment.failpoint_rate = 0.0

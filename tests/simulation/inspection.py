@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from engine.logs.simulated import SimulatedLogStorage
+from engine.purges import retry_seconds_max
 from projections.digest import digest
 from projections.rebuild import verify
 from projections.view import MemoryView
@@ -50,7 +51,7 @@ class Inspection:
         for process in self._cluster.slots:
             process.slept = False
         # Time to settle what was lost and to finish purges, with nobody asking.
-        await asyncio.sleep(5)
+        await asyncio.sleep(5 if not self._cluster.scenario.purge_fault_rate else 2 * retry_seconds_max)
         self._cluster.note("calm")
         self._cluster.raise_problem()
         self._cluster.judge.check_keys()

@@ -27,6 +27,8 @@ class KeyFaults:
     """How often a step of the key store fails, and how long one takes at most."""
 
     rate: float = 0.0
+    purge_rate: float = 0.0
+    """How often the deletion of a key fails beside that."""
     delay_seconds_max: float = 0.0
     tell: Callable[[str], None] = lambda _what: None
 
@@ -85,7 +87,7 @@ class SimulatedKeyStore:
         for listener in self._listeners:
             listener(key_ids)
         for key_id in key_ids:
-            await self._step("in a purge")
+            await self._step("in a purge", self._faults.purge_rate)
             self._unsynced.pop(key_id, None)
             if self._shared.disk.keys.pop(key_id, None) is not None:
                 self._shared.on_delete(owner, key_id)
@@ -118,10 +120,10 @@ class SimulatedKeyStore:
             self._shared.disk.keys[key_id] = (owner, key)
         self._unsynced.clear()
 
-    async def _step(self, where: str) -> None:
+    async def _step(self, where: str, beside: float = 0.0) -> None:
         """Take time, and perhaps fail."""
         await self._environment.sleep(self._random.random() * self._faults.delay_seconds_max)
-        if self._faults.rate and self._random.random() < self._faults.rate:
+        if (rate := max(self._faults.rate, beside)) and self._random.random() < rate:
             self._faults.tell(f"keys: failed {where}")
             raise KeyStoreError(None, f"failed by a fault {where}")
 

@@ -142,7 +142,9 @@ class Process:
         self.environment = ProcessEnvironment(self, seed, scenario.failpoint_rate)
         mine = partial(tell, name)
         self.faults = ScenarioFaults(scenario, random.Random(f"log {seed}"), mine)
-        self.key_faults = KeyFaults(scenario.key_fault_rate, scenario.key_delay_seconds_max, mine)
+        self.key_faults = KeyFaults(
+            scenario.key_fault_rate, scenario.purge_fault_rate, scenario.key_delay_seconds_max, mine
+        )
         self.keys = SimulatedKeyStore(self.environment, keys, self.key_faults, random.Random(f"keys {seed}"))
         self.log = SimulatedLog(
             storage.partitions, self.environment, self.faults, exclusive=scenario.exclusive, storage=storage

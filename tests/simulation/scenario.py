@@ -41,6 +41,7 @@ class Scenario:
     delay_seconds_max: float
     latency_seconds_max: float
     key_fault_rate: float
+    purge_fault_rate: float
     key_delay_seconds_max: float
     failpoint_rate: float
     crashes: int
@@ -55,7 +56,12 @@ class Scenario:
     @property
     def calm(self) -> bool:
         """True when nothing goes wrong, so that nothing may be unavailable."""
-        quiet = not self.outages and not self.append_fault_rate and not self.read_fault_rate and not self.key_fault_rate
+        quiet = (
+            not self.outages
+            and not self.append_fault_rate
+            and not self.read_fault_rate
+            and not (self.key_fault_rate or self.purge_fault_rate)
+        )
         return quiet and self.processes == 1 and not (self.crashes or self.pauses or self.cuts or self.failpoint_rate)
 
 
@@ -85,6 +91,7 @@ def scenario_of(seed: int) -> Scenario:
         delay_seconds_max=source.choice((0.05, 0.5, 3.0)),
         latency_seconds_max=source.choice((0.0, 0.002, 0.02, 0.1)),
         key_fault_rate=maybe(0.3, 0.02, 0.1),
+        purge_fault_rate=maybe(0.25, 0.5, 0.95),
         key_delay_seconds_max=source.choice((0.0, 0.001, 0.05)),
         failpoint_rate=maybe(0.3, 0.01, 0.03),
         crashes=int(maybe(0.5, 1, 2, 4)),

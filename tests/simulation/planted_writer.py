@@ -59,20 +59,15 @@ BATCHES: Final = (
     ),
     Planted(
         "new-command-id-at-each-decision",
-        "a command's random ID is kept over re-decisions",
+        "a command's random ID is kept over re-decisions, so that its record is known again",
         _DECIDE_ONE,
         "batch.write(decided.drafts, pending.command_id)",
-        "pending.command_id = self._environment.random_bytes(command_id_bytes)\n"
-        "        batch.write(decided.drafts, pending.command_id)",
+        "batch.write(decided.drafts, self._environment.random_bytes(command_id_bytes))",
         (
             (
-                _TELL,
-                "_answer(self._tried.get((last.position, last.command_id), []))",
-                (
-                    "tried = self._tried.get((last.position, last.command_id), [])\n"
-                    "        found = {each.command_id for each in commands}\n"
-                    "        _answer([each for each in tried if each[0].command_id in found])"
-                ),
+                _COMMIT,
+                "self._tried[last.position, last.command_id] = outcomes",
+                "self._tried[last.position, outcomes[-1][0].command_id] = outcomes",
             ),
         ),
     ),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.contract.builders import purge_session
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.inspection import Inspection
 from tests.simulation.scenario import scenario_of
@@ -62,9 +63,21 @@ async def _story(cluster: SimulatedCluster) -> None:
     weather = Weather(cluster, inspection)
     callers = [_call(cluster, number) for number in range(cluster.scenario.clients)]
     await _together(cluster, callers, [weather.blow(change, times) for change, times in weather.changes() if times])
+    if cluster.scenario.outages:
+        await _purge_unheard(cluster)
     await inspection.calm()
     await inspection.look()
     cluster.judge.finish()
+
+
+async def _purge_unheard(cluster: SimulatedCluster) -> None:
+    """Purges that may get into the log, of which nobody hears, and after which nobody asks for anything."""
+    process = cluster.reachable(cluster.random)
+    for each in cluster.slots:
+        each.faults.down = True
+    for session_id, session in list(cluster.judge.model.sessions.items()):
+        if process is not None and process.serves and session["status"] == "ended":
+            await cluster.send(process, purge_session(session_id))
 
 
 async def _call(cluster: SimulatedCluster, number: int) -> None:

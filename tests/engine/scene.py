@@ -12,10 +12,23 @@ from engine.opening import assemble
 from engine.pending import QueueLimits
 from engine.projection import MemoryFiles
 from engine.store import Store
+from schemas.commands import Command as StoreCommand
 from schemas.refusals import Refused
-from service.methods import call
+from service.arguments import CommandArguments
+from service.methods import METHODS, call
+from service.wire import read
 from tests.contract.builders import Command
 from tests.simulation.virtual_time import VirtualEnvironment
+
+
+def parsed(*commands: Command) -> list[StoreCommand]:
+    """Commands as the service hands them to the store."""
+    found = []
+    for command in commands:
+        arguments = read(METHODS[command.method].arguments, command.args)
+        assert isinstance(arguments, CommandArguments), f"{command} is not a command that can be parsed"
+        found.append(arguments.command())
+    return found
 
 
 @dataclass

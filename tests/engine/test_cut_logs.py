@@ -8,10 +8,8 @@ from collections.abc import Callable
 from engine.logs.simulated import Faults, ReadFault
 from engine.writer import compare_seconds
 from schemas.log_record import decode
-from service.methods import METHODS
-from service.wire import read
 from tests.contract.builders import Command, Run, create_session
-from tests.engine.scene import Cluster, Process
+from tests.engine.scene import Cluster, Process, parsed
 from tests.simulation.virtual_time import run_virtual
 
 RUN = Run("r1", "s1")
@@ -127,11 +125,7 @@ def test_a_log_that_is_cut_between_the_comparison_and_the_read_stops_nothing_for
         two = await cluster.start()
         third = Run("r3", "s1")
         await two.do(third.start())
-        commands = [
-            read(METHODS[command.method].arguments, command.args).command()  # type: ignore[union-attr]
-            for command in (third.append("note/1"), third.append("note/2"))
-        ]
-        await two.store.execute_in_order(commands)
+        await two.store.execute_in_order(parsed(third.append("note/1"), third.append("note/2")))
         lost = [entry.data for entry in cluster.storage.entries(0, 2)]
         assert [bool(decode(data).prev) for data in lost] == [True, True, False], "the last two are one batch"
         cluster.storage.truncate(0, 2)

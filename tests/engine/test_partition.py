@@ -19,10 +19,8 @@ from engine.writer import voids_in_a_row_max
 from projections.fold import fold
 from schemas.log_record import decode
 from schemas.refusals import Refused
-from service.methods import METHODS
-from service.wire import read
 from tests.contract.builders import Run, create_session, end_session, place, purge_session
-from tests.engine.scene import Cluster, Process
+from tests.engine.scene import Cluster, Process, parsed
 from tests.simulation.virtual_time import run_virtual
 
 
@@ -161,10 +159,7 @@ def test_nothing_of_a_batch_is_answered_before_all_of_it_is_applied() -> None:
         cluster, faults = Cluster(), OnePage()
         process = await cluster.start(faults)
         await opened(process)
-        commands = [
-            read(METHODS[command.method].arguments, command.args).command()  # type: ignore[union-attr]
-            for command in (RUN.append("k/1"), RUN.append("k/2"), RUN.append("k/2"))
-        ]
+        commands = parsed(RUN.append("k/1"), RUN.append("k/2"), RUN.append("k/2"))
         faults.pages = 0
         faults.appends = [AppendFault(copies=2, answer=Answer.LAST)]
         outcomes = await process.store.execute_in_order(commands)
@@ -188,10 +183,7 @@ def test_one_that_cannot_be_decided_holds_up_only_those_after_it(monkeypatch: py
         cluster, faults = Cluster(), Scripted()
         process = await cluster.start(faults)
         await opened(process)
-        commands = [
-            read(METHODS[command.method].arguments, command.args).command()  # type: ignore[union-attr]
-            for command in (RUN.append("k/1"), RUN.append("k/2"), RUN.append("k/3"))
-        ]
+        commands = parsed(RUN.append("k/1"), RUN.append("k/2"), RUN.append("k/3"))
         monkeypatch.setattr(engine.writer, "decide", failing)
         faults.appends = [AppendFault(copies=0)]
         outcomes = await process.store.execute_in_order(commands)
@@ -220,10 +212,7 @@ def test_what_wrote_nothing_is_answered_with_the_batch_that_it_was_decided_in() 
         process = await cluster.start(faults)
         faults.looks = 0
         faults.appends = [AppendFault(copies=2, answer=Answer.LAST)]
-        commands = [
-            read(METHODS[command.method].arguments, command.args).command()  # type: ignore[union-attr]
-            for command in (RUN.append("k/1"), RUN.append("k/2"))
-        ]
+        commands = parsed(RUN.append("k/1"), RUN.append("k/2"))
         outcomes = await process.store.execute_in_order(commands)
         assert [getattr(outcome, "inserted", outcome) for outcome in outcomes] == [False, True]
 
@@ -377,15 +366,12 @@ def test_commands_in_order_stop_after_one_is_unavailable_and_go_on_after_a_refus
         process = await cluster.start(faults, limits=QueueLimits(batch_commands_max=1))
         await opened(process)
 
-        def steps(*commands: Any) -> list[Any]:
-            return [read(METHODS[each.method].arguments, each.args).command() for each in commands]  # type: ignore[union-attr]
-
         bad = RUN.append("k/2").but("record.agent_id", "someone else")
-        outcomes = await process.store.execute_in_order(steps(RUN.append("k/1"), bad, RUN.append("k/3")))
+        outcomes = await process.store.execute_in_order(parsed(RUN.append("k/1"), bad, RUN.append("k/3")))
         assert [getattr(outcome, "code", "done") for outcome in outcomes] == ["done", "record_owner_mismatch", "done"]
         faults.appends = [AppendFault(), AppendFault(refused=True)]
         outcomes = await process.store.execute_in_order(
-            steps(RUN.append("k/4"), RUN.append("k/5"), RUN.append("k/6"), RUN.append("k/7"))
+            parsed(RUN.append("k/4"), RUN.append("k/5"), RUN.append("k/6"), RUN.append("k/7"))
         )
         assert [getattr(outcome, "code", "done") for outcome in outcomes] == ["done"] + ["unavailable"] * 3
         assert [key for key, _ in await records(process)] == [RUN.started_key, "k/1", "k/3", "k/4"]
@@ -592,9 +578,7 @@ def test_a_start_whose_reservation_is_unavailable_stops_what_comes_after_it() ->
         await process.do(create_session("s1"))
         refused_partition = place(run.run_id)
         commands = [run.start(), run.append(), run.end()]
-        outcomes = await process.store.execute_in_order(
-            [read(METHODS[each.method].arguments, each.args).command() for each in commands]  # type: ignore[union-attr]
-        )
+        outcomes = await process.store.execute_in_order(parsed(*commands))
         assert [getattr(outcome, "code", "done") for outcome in outcomes] == ["unavailable"] * 3
 
     run_virtual(main())

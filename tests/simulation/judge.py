@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from engine.decide.sessions import session_owner
-from schemas.log_record import Kind, LogRecord, SealedContent, record_id
+from schemas.log_record import Kind, LogRecord, record_id
 from schemas.refusals import Refused
 from tests.contract.builders import Command, place
-from tests.model import shapes
 from tests.model.reference import WouldChange
+from tests.simulation.content import content_of, describe, names_of, sent, stored
 from tests.simulation.history import Counted, History, Violation
 from tests.simulation.keys import KeyDisk
 from tests.simulation.partitioned import PartitionedReference
@@ -31,7 +31,6 @@ UNKNOWN: Final = "unavailable"
 
 _REPAIR_OF: Final = {"record_suspension": "repair_suspension", "record_terminal": "repair_terminal"}
 _PAGED: Final = ("list_run_records", "list_session_records")
-_SESSION_KINDS: Final = (Kind.SESSION_CREATED, Kind.SESSION_ENDED, Kind.SESSION_PURGED)
 
 
 @dataclass(eq=False, slots=True)
@@ -220,7 +219,7 @@ class Judge:
                 raise Violation(f"session {first.session_id}: created under a key that is not kept")
             self._session_keys[first.session_id] = first.key_id
             self._session_numbers[first.session_id] = first.position
-        content = _content_of(counted)
+        content = content_of(counted)
         candidates = [call for call in self._by_content[content] if self._may_land(call, counted)]
         if not candidates:
             raise Violation(f"partition {counted.partition}, position {counted.position}: nobody sent {content}")
@@ -240,7 +239,7 @@ class Judge:
         self.landings.append(landing)
         for call in candidates:
             call.landing = landing
-        self._ask_about(_names_of(counted.records) | self._names_purged(first))
+        self._ask_about(names_of(counted.records) | self._names_purged(first))
         return f"call {' or '.join(str(call.number) for call in candidates)}"
 
     def _may_land(self, call: Call, counted: Counted) -> bool:
@@ -252,7 +251,7 @@ class Judge:
             canceled = call.command.args["canceled"]
             private = counted.private[-1]
             assert private is not None
-            if _sent(canceled) != _record(last, private):
+            if sent(canceled) != stored(last, private):
                 return False
         if call.overtaken():
             return False  # One after it in its batch has taken effect already.
@@ -398,126 +397,3 @@ def _answers(command: Command, answer: object) -> dict[str, object]:
             assert isinstance(answer, dict)
             answers[change] = answer["append"]
     return answers
-
-
-# What a command writes, from the caller's side and from the log's
-
-
-def describe(command: Command) -> tuple[tuple[Any, ...] | None, set[str]]:
-    """What a command would write, and the names of the sessions and runs that its answer depends on."""
-    args = command.args
-    names: set[str] = set()
-    run = args.get("run") if isinstance(args.get("run"), dict) else {}
-    record = args.get("record") if isinstance(args.get("record"), dict) else {}
-    assert run is not None
-    assert record is not None
-    for session_id in (args.get("session_id"), run.get("session_id"), record.get("session_id")):
-        if session_id:
-            names.add(f"session {session_id}")
-    named = ("run_id", "parent_run_id", "predecessor_run_id")
-    for run_id in (args.get("run_id"), record.get("run_id"), *(run.get(name) for name in named)):
-        if run_id:
-            names.add(f"run {run_id}")
-    try:
-        return _content(command), names
-    except Refused:
-        return None, names
-
-
-def _content(command: Command) -> tuple[Any, ...] | None:
-    method, args = command
-    if method in ("create_session", "end_session"):
-        at = args["created_at" if method == "create_session" else "ended_at"]
-        return (method, args["session_id"], shapes.time_ms(at, "time"))
-    if method == "purge_session":
-        return (method, args["session_id"])
-    if method == "append_record":
-        return ("append", _sent(args["record"]))
-    if method == "record_cancellation":
-        return ("cancel", _sent(args["record"]), args["reason"])
-    if method in ("record_suspension", "repair_suspension"):
-        checkpoint = shapes.checkpoint(args["checkpoint"])
-        return ("suspend", _sent(args["record"]), checkpoint["id"], checkpoint["data"])
-    if method in ("record_terminal", "repair_terminal"):
-        return ("terminal", _sent(args["record"]), args["status"])
-    if method.startswith("start_"):
-        run = shapes.run_start(args["run"])
-        link = _sent(args["parent_linked"]) if "parent_linked" in args else None
-        return ("start", _identity(run), link, _sent(args["started"]))
-    return None
-
-
-def _identity(run: Json) -> tuple[Any, ...]:
-    names = ("agent_id", "run_id", "session_id", "parent_run_id", "predecessor_run_id", "started_at")
-    return (*(run[name] for name in names), tuple(sorted(run["labels"].items())))
-
-
-def _sent(record: Json) -> tuple[Any, ...]:
-    return (
-        record["event_key"],
-        record["run_id"],
-        record["agent_id"],
-        record.get("session_id") or "",
-        record.get("turn_id") or "",
-        record["type"],
-        shapes.time_ms(record["timestamp"], "timestamp"),
-        record["payload"].encode(),
-    )
-
-
-def _record(record: LogRecord, private: SealedContent) -> tuple[Any, ...]:
-    return (
-        record.event_key,
-        record.run_id,
-        record.agent_id,
-        record.session_id,
-        record.turn_id,
-        record.type,
-        record.timestamp,
-        private.payload,
-    )
-
-
-def _content_of(counted: Counted) -> tuple[Any, ...]:
-    first, last = counted.records[0], counted.records[-1]
-    if first.kind in _SESSION_KINDS:
-        method = {
-            Kind.SESSION_CREATED: "create_session",
-            Kind.SESSION_ENDED: "end_session",
-            Kind.SESSION_PURGED: "purge_session",
-        }[Kind(first.kind)]
-        return (method, first.session_id, *(() if method == "purge_session" else (first.timestamp,)))
-    sent = []
-    for record, private in zip(counted.records, counted.private, strict=True):
-        assert private is not None
-        sent.append(_record(record, private))
-    private = counted.private[0]
-    assert private is not None
-    if first.type == "runtime.cancellation_intent":
-        return ("cancel", sent[0], private.reason)
-    if first.type == "run_suspended":
-        return ("suspend", sent[0], private.checkpoint_id, private.checkpoint)
-    if first.type == "run_completed":
-        return ("terminal", sent[0], last.terminal_status)
-    if first.type not in ("run_started", "child_run_linked"):
-        return ("append", sent[0])
-    index = 1 if first.type == "child_run_linked" else 0
-    if len(sent) <= index:
-        raise Violation(f"partition {counted.partition}, position {counted.position}: a link without its start")
-    started, content = counted.records[index], counted.private[index]
-    assert content is not None
-    identity = (
-        started.agent_id,
-        started.run_id,
-        started.session_id,
-        started.parent_run_id,
-        started.predecessor_run_id,
-        started.timestamp,
-        tuple(sorted(content.labels.items())),
-    )
-    return ("start", identity, sent[0] if index else None, sent[index])
-
-
-def _names_of(records: Sequence[LogRecord]) -> set[str]:
-    sessions = {f"session {record.session_id}" for record in records if record.session_id}
-    return sessions | {f"run {record.run_id}" for record in records if record.run_id}

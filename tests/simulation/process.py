@@ -19,10 +19,9 @@ from projections.rows import Applied
 from projections.view import MemoryView, Overlay
 from schemas.refusals import Refusal, Refused
 from service import render
-from service.arguments import CommandArguments
-from service.methods import METHODS, call
-from service.wire import read
+from service.methods import call
 from tests.contract.builders import Command
+from tests.engine.scene import parsed
 from tests.simulation.history import Violation
 from tests.simulation.judge import UNKNOWN
 from tests.simulation.keys import KeyDisk, KeyFaults, SimulatedKeyStore
@@ -239,12 +238,7 @@ class Process:
 
     async def _do_in_order(self, commands: Sequence[Command]) -> list[object]:
         assert self.store is not None
-        parsed = []
-        for command in commands:
-            arguments = read(METHODS[command.method].arguments, command.args)
-            assert isinstance(arguments, CommandArguments)
-            parsed.append(arguments.command())
-        done = await self.store.execute_in_order(parsed)
+        done = await self.store.execute_in_order(parsed(*commands))
         return [each.code.value if isinstance(each, Refusal) else render.answer(each) for each in done]
 
 

@@ -1,4 +1,4 @@
-# Sourced by bin/runstore, bin/test, bin/simulate and bin/faults, which set `root`.
+# Sourced by the scripts beside it, which set `root`.
 
 # usable_python FILE: whether it is a Python that Runstore can run on. A version manager's shim may exist and fail.
 usable_python() {
@@ -38,4 +38,12 @@ prepare_environment() {
     fi
     find_python
     "$python" -I "$root/bin/bootstrap.py" "$environment" "$2" || exit
+}
+
+# run_module MODULE ARGUMENTS: becomes a module of the tree in the environment of its developers.
+run_module() {
+    prepare_environment "${RUNSTORE_VENV_DEV:-$root/.venv-dev}" "$root/requirements-dev.lock"
+    export PYTHONDONTWRITEBYTECODE=1
+    cd -- "$root"
+    PYTHONPATH=$root exec "$environment/bin/python" -P -m "$@"
 }

@@ -18,7 +18,7 @@ Outcome = Answer | Reserved | Needs | Refusal
 _COMMAND_BYTES_BASE: Final = 1024
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class CommandSequence:
     """Commands of one caller that must take effect in order.
 
@@ -28,7 +28,7 @@ class CommandSequence:
     broken: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Pending:
     """A command on its way through the partition's loop."""
 

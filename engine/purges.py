@@ -31,7 +31,6 @@ class Purges:
         self._keys = keys
         self._environment = environment
         self._partitions = [_Partition(_read(keys.get_value(_name(number)))) for number in range(partitions)]
-        self._retries: dict[int, asyncio.Task[None]] = {}
 
     async def sweep(self, partition: int, view: View) -> None:
         """Finish what a crash left: delete the keys of every session purged after the watermark.
@@ -75,15 +74,16 @@ class Purges:
         running = [mine.last for mine in self._partitions if mine.last is not None]
         if running:
             await asyncio.wait(running)
-        retries = list(self._retries.values())
+        retries = [mine.retry for mine in self._partitions if mine.retry is not None]
         for retry in retries:
             retry.cancel()
         await asyncio.gather(*retries, return_exceptions=True)
 
     async def _finish(self, partition: int, session_id: str, before: asyncio.Task[None] | None) -> None:
         """Delete the keys at once, so that purges share the work, and advance the watermark in log order."""
-        if not await self._delete(partition, session_id) and partition not in self._retries:
-            self._retries[partition] = asyncio.create_task(self._retry(partition))
+        mine = self._partitions[partition]
+        if not await self._delete(partition, session_id) and mine.retry is None:
+            mine.retry = asyncio.create_task(self._retry(partition))
         if before is not None:
             await asyncio.wait([before])
         await self._advance_over_finished(partition)
@@ -111,7 +111,7 @@ class Purges:
                     await self._delete(partition, session_id)
                 await self._advance_over_finished(partition)
         finally:
-            del self._retries[partition]
+            mine.retry = None
 
     async def _advance_over_finished(self, partition: int) -> None:
         mine = self._partitions[partition]
@@ -138,6 +138,7 @@ class _Partition:
         self.end = 0
         self.unfinished: dict[str, int] = {}
         self.last: asyncio.Task[None] | None = None
+        self.retry: asyncio.Task[None] | None = None
 
 
 def _name(partition: int) -> str:

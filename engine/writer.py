@@ -134,27 +134,27 @@ class Writer:
         if not await self._settle(give_up_at):
             await self._environment.sleep(wait_seconds_max)
 
-    def _decide(self, owed: list[Pending], failed: tuple[Pending, ...] = ()) -> tuple[Batch, Outcomes]:
+    def _decide(self, owed: list[Pending], failed: frozenset[Pending] = frozenset()) -> tuple[Batch, Outcomes]:
         """Decide in order; `failed` met a fault of ours before, and is not tried again."""
         batch = self._new_batch()
         outcomes: Outcomes = []
-        broken: list[CommandSequence] = []
+        broken: set[CommandSequence] = set()
         for pending in owed:
             sequence = pending.sequence
-            if sequence is not None and (sequence.broken or any(sequence is each for each in broken)):
+            if sequence is not None and (sequence.broken or sequence in broken):
                 outcomes.append((pending, NOT_TRIED))
                 continue
             try:
-                outcome = _FAILED if any(pending is each for each in failed) else self._decide_one(batch, pending)
+                outcome = _FAILED if pending in failed else self._decide_one(batch, pending)
             except (LogCorrupt, LogUnavailable, ProjectionError):
                 raise
             except Exception:
                 # A fault of ours met by one command: the batch may hold half of it, so it is made again without it.
                 log.exception("partition %d: unexpected error while deciding", self._number)
-                return self._decide(owed, (*failed, pending))
+                return self._decide(owed, failed | {pending})
             if sequence is not None and isinstance(outcome, Refusal) and outcome.temporary:
                 # Only for the ones after it, and only in this batch: one that is void is decided anew.
-                broken.append(sequence)
+                broken.add(sequence)
             outcomes.append((pending, outcome))
         return batch, outcomes
 

@@ -209,8 +209,11 @@ class LogFiles:
                 readable = probe
             else:
                 begin = probe
-        text = str(error).replace(f"at position {position},", f"at position {begin},")
-        return LogCorrupt(text, partition=partition, position=begin)
+        try:
+            self._get(partition, begin)
+        except LogCorrupt as first:
+            return first
+        return error
 
     def _readable(self, partition: int, position: int) -> bool:
         try:

@@ -76,14 +76,12 @@ class SimulatedKeyStore:
     def keys_of(self, owner: str) -> tuple[bytes, ...]:
         if self._failed:
             raise KeyStoreError(None, "failed before")
-        kept = {**self._shared.disk.keys, **self._unsynced}
-        return tuple(key_id for key_id, (its_owner, _) in kept.items() if its_owner == owner)
+        return self._ids_of(owner)
 
     async def purge(self, owner: str) -> None:
         self._check_open()
         self._environment.failpoint("keys.before_purge")
-        kept = {**self._shared.disk.keys, **self._unsynced}
-        key_ids = [key_id for key_id, (its_owner, _) in kept.items() if its_owner == owner]
+        key_ids = self._ids_of(owner)
         for listener in self._listeners:
             listener(key_ids)
         for key_id in key_ids:
@@ -110,6 +108,10 @@ class SimulatedKeyStore:
 
     async def close(self) -> None:
         self._closed = True
+
+    def _ids_of(self, owner: str) -> tuple[bytes, ...]:
+        kept = {**self._shared.disk.keys, **self._unsynced}
+        return tuple(key_id for key_id, (its_owner, _) in kept.items() if its_owner == owner)
 
     def _deleted(self, key_id: bytes) -> None:
         for listener in self._listeners:

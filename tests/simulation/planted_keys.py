@@ -119,8 +119,8 @@ PURGES: Final = (
         "failed-deletion-not-tried-again",
         "a deletion that fails is tried again until it works",
         "engine.purges:Purges._finish",
-        "and partition not in self._retries:",
-        "and partition in self._retries:",
+        "and mine.retry is None:",
+        "and mine.retry is not None:",
     ),
     Planted(
         "purge-forgets-checkpoints",

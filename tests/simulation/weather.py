@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.inspection import Inspection
 from tests.simulation.process import Process
 
 Change = Callable[[], Coroutine[Any, Any, None]]
+
+
+ALWAYS: Final = 1_000_000
+"""How often what is looked after again and again comes, in place of a number of times."""
 
 
 class Weather:
@@ -20,7 +24,7 @@ class Weather:
         self._cluster = cluster
         self._inspection = inspection
 
-    def changes(self) -> list[tuple[Callable[[], Coroutine[Any, Any, None]], int]]:
+    def changes(self) -> list[tuple[Change, int]]:
         scenario = self._cluster.scenario
         return [
             (self._crash, scenario.crashes),
@@ -30,13 +34,13 @@ class Weather:
             (self._verify, 4 if "split" in scenario.read_faults else 1),
             (self._cut, scenario.cuts),
             (self._outage, scenario.outages),
-            (self._revive, 1_000_000 if scenario.failpoint_rate or scenario.key_fault_rate else 0),
+            (self._revive, ALWAYS if scenario.failpoint_rate or scenario.key_fault_rate else 0),
         ]
 
-    async def blow(self, change: Callable[[], Coroutine[Any, Any, None]], times: int) -> None:
+    async def blow(self, change: Change, times: int) -> None:
         total = self._cluster.scenario.commands
         moments = sorted(self._cluster.random.randrange(total) for _ in range(min(times, 10)))
-        if times > total:
+        if times == ALWAYS:
             while True:
                 await asyncio.sleep(0.2)
                 await change()

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import random
 import shutil
 import subprocess
@@ -33,11 +32,11 @@ from engine.logs.interface import LogError
 from engine.opening import StoreSettings, open_store
 from tests.faults.account import expect
 from tests.faults.command import Kept, bounded, failures, interruptible, parser, verdict, whole
-from tests.faults.folders import scratch
+from tests.faults.folders import ROOT, module_environment, scratch
 from tests.faults.questions import Check, Counts, Known, learn
 from tests.faults.stories import story
+from tests.faults.watching import heard_by
 
-ROOT: Final = Path(__file__).parents[2]
 WORKERS: Final = 3
 SESSIONS: Final = 3
 EDGE_BYTES: Final = 64
@@ -147,15 +146,11 @@ class Campaign:
     def run(self, flips: int, until: float = float("inf"), names: Sequence[str] = BASES) -> None:
         """Damage so many places of stores of these names, or until a monotonic time."""
         watch = _Watch(self.tally)
-        root = logging.getLogger()
-        former, root.handlers = root.handlers, [watch]
-        try:
+        with heard_by(watch):
             bases = [self.base(name) for name in names]
             while self.tally.flips + self.tally.cuts < flips and time.monotonic() < until:
                 base = self._random.choice(bases)
                 self.damage(base, self._choose(base))
-        finally:
-            root.handlers = former
 
     def base(self, name: str) -> Base:
         """Write a store."""
@@ -171,7 +166,7 @@ class Campaign:
         }
         subprocess.run(
             [sys.executable, "-m", "tests.faults.story_child", json.dumps(asked)],
-            check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
+            check=False, cwd=ROOT, env=module_environment(), stdout=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
         for path in folder.rglob("LOG*"):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import signal
 import subprocess
@@ -29,8 +28,8 @@ import httpx
 
 from tests.contract.builders import Command, Run, create_session
 from tests.faults.command import interruptible, parser, verdict, whole
+from tests.faults.folders import ROOT, module_environment
 
-ROOT = Path(__file__).parents[2]
 WORKERS = 24
 LOAD_SECONDS = (0.1, 0.5)
 SERVING = "runstore serving on "
@@ -53,7 +52,7 @@ class Server:
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=module_environment(),
         )
         assert self._process.stdout is not None
         said = b""
@@ -285,7 +284,7 @@ async def verified(folder: Path) -> None:
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=module_environment(),
     )
     said, _ = await process.communicate()
     assert process.returncode == 0, said.decode()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import random
 import shutil
 import sys
@@ -29,12 +28,12 @@ from engine.opening import StoreSettings, open_store
 from tests.faults.account import Fault, Findings, Told, account
 from tests.faults.command import Kept, bounded, failures, interruptible, parser, verdict, whole
 from tests.faults.disk import MODES, Loss
-from tests.faults.folders import scratch
+from tests.faults.folders import ROOT, module_environment, scratch
 from tests.faults.journal import Inode, Journal, Sync
 from tests.faults.stories import SESSIONS, WORKERS, story
 from tests.faults.tracing import NoTracer, record, tracer
+from tests.faults.watching import heard_by
 
-ROOT: Final = Path(__file__).parents[2]
 POINTS_A_LIFE: Final = 50
 UNSYNCED_MODES: Final = ("prefix", "torn", "pages")
 
@@ -137,13 +136,9 @@ class Campaign:
     def run(self, points: int, until: float = float("inf"), points_a_life: int = POINTS_A_LIFE) -> None:
         """Lose power at so many points, or until a monotonic time."""
         watch = Watch(self.tally)
-        root = logging.getLogger()
-        former, root.handlers = root.handlers, [watch]
-        try:
+        with heard_by(watch):
             while self.tally.points < points and time.monotonic() < until:
                 self._story(points, until, points_a_life, watch)
-        finally:
-            root.handlers = former
 
     def _story(self, points: int, until: float, points_a_life: int, watch: Watch) -> None:
         seed, small = self._random.getrandbits(32), self._random.random() < 0.75
@@ -184,8 +179,7 @@ class Campaign:
             "begin": [len(each) for each in before],
         }
         command = [sys.executable, "-m", "tests.faults.story_child", json.dumps(asked)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        journal = record(command, disk, self._folder / "trace", environment, ROOT)
+        journal = record(command, disk, self._folder / "trace", module_environment(), ROOT)
         _check_journal(journal, disk, self._empty("replayed"))
         self.tally.stories += 1
         self.tally.operations += sum(len(each.changes) for each in journal.inodes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +12,7 @@ from typing import Any, Self
 
 from engine.environment import FAILPOINT_VARIABLE
 from tests.contract.builders import Command
-
-ROOT = Path(__file__).parents[2]
+from tests.faults.folders import ROOT, module_environment
 
 
 class Died(Exception):
@@ -29,12 +27,11 @@ class StoreProcess:
     """A store that can be asked and will be killed. Leaving the context stops it."""
 
     def __init__(self, folder: Path, failpoint: str = "") -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), FAILPOINT_VARIABLE: failpoint}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.child", str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            env=module_environment(**{FAILPOINT_VARIABLE: failpoint}),
             cwd=ROOT,
             text=True,
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.command import KEPT_MAX, Kept, interruptible, verdict
-from tests.faults.power import ROOT
+from tests.faults.folders import ROOT
 
 
 def faults(*arguments: str) -> subprocess.CompletedProcess[str]:

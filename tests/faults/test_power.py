@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.disk import MODES, Loss
-from tests.faults.folders import scratch
+from tests.faults.folders import ROOT, scratch
 from tests.faults.journal import Journal
-from tests.faults.power import ROOT, Campaign
+from tests.faults.power import Campaign
 from tests.faults.tracing import NoTracer, record, tracer
 
 POINTS = 30

@@ -38,21 +38,20 @@ class Purges:
         A log that was restored from a backup may end before the watermark, which then says nothing of what follows.
         """
         mine = self._partitions[partition]
-        # What was known of a log that has been cut since says nothing of this one; all that counts is in the view.
-        mine.unfinished.clear()
-        mine.end = view.applied().position
-        if mine.end < mine.watermark:
-            mine.watermark = mine.end
-            await self._keep(partition)
-        begin = layout.purge_key(mine.watermark)
-        position = None
-        while page := view.scan(begin, layout.PURGE + b"\xff" * 9, _SCAN_ROWS):
-            for key, session_id in page:
-                await self._keys.purge(session_owner(session_id.decode()))
-                position = layout.read_number(key)
-            begin = page[-1][0] + b"\x00"
-        if position is not None:
-            await self._advance(partition, position + 1)
+        end = view.applied().position
+        # What was known of a log that has been cut since says nothing of this one. All that counts is in the view, and
+        # is noted before anything is awaited: what is not noted as unfinished is taken for finished.
+        mine.end = end
+        mine.unfinished = _purged_since(view, min(mine.watermark, end))
+        purged = list(mine.unfinished)
+        if end < mine.watermark:
+            await self._keep(partition, end)
+            mine.watermark = end
+        for session_id in purged:
+            await self._keys.purge(session_owner(session_id))
+            mine.unfinished.pop(session_id, None)
+        if purged:
+            await self._advance(partition, end)
 
     def applied(self, partition: int, session_id: str, position: int) -> None:
         """A `session_purged` was applied: start deleting its keys."""
@@ -124,10 +123,10 @@ class Purges:
         mine = self._partitions[partition]
         if watermark > mine.watermark:
             mine.watermark = watermark
-            await self._keep(partition)
+            await self._keep(partition, watermark)
 
-    async def _keep(self, partition: int) -> None:
-        await self._keys.put_value(_name(partition), self._partitions[partition].watermark.to_bytes(8, "big"))
+    async def _keep(self, partition: int, watermark: int) -> None:
+        await self._keys.put_value(_name(partition), watermark.to_bytes(8, "big"))
 
 
 class _Partition:
@@ -139,6 +138,16 @@ class _Partition:
         self.unfinished: dict[str, int] = {}
         self.last: asyncio.Task[None] | None = None
         self.retry: asyncio.Task[None] | None = None
+
+
+def _purged_since(view: View, position: int) -> dict[str, int]:
+    """The sessions purged at a position and after, each with where."""
+    found: dict[str, int] = {}
+    begin = layout.purge_key(position)
+    while page := view.scan(begin, layout.PURGE + b"\xff" * 9, _SCAN_ROWS):
+        found.update({session_id.decode(): layout.read_number(key) for key, session_id in page})
+        begin = page[-1][0] + b"\x00"
+    return found
 
 
 def _name(partition: int) -> str:

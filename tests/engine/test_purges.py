@@ -190,6 +190,63 @@ def test_purges_of_a_log_that_was_cut_while_open_are_finished_at_the_next_start(
     run_virtual(story())
 
 
+def test_a_deletion_that_is_tried_again_while_a_sweep_fails_notes_nothing_as_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The sweep had forgotten what was unfinished before it had deleted anything, so the other took all for finished:
+    # the next start skipped the purge, and the key stayed.
+    failing = FailingKeys(monkeypatch)
+
+    async def story() -> None:
+        cluster = Cluster()
+        one = await cluster.start()
+        await one.do(create_session("s1"))
+        await one.do(end_session("s1"))
+        failing.on = True
+        assert await one.code(purge_session("s1")) == "unavailable"
+        end = cluster.storage.end(0)
+        await one.do(create_session("s2"))
+        cluster.storage.truncate(0, end)
+        await asyncio.sleep(compare_seconds)
+        assert await one.code(create_session("s3")) == "unavailable"
+        await asyncio.sleep(20)
+        await one.store.close()
+        failing.on = False
+        await cluster.start()
+        assert "session:s1" not in owners(cluster)
+
+    run_virtual(story())
+
+
+def test_a_watermark_that_could_not_be_lowered_is_lowered_by_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It was lowered in memory first, so the next try saw nothing to do, and the longer log's stayed on the disk.
+    put_value, refusals = MemoryKeyStore.put_value, [1]
+
+    async def once(store: MemoryKeyStore, name: str, data: bytes) -> None:
+        if name.startswith("purges") and refusals:
+            refusals.pop()
+            raise KeyStoreError(None, "it cannot be reached")
+        await put_value(store, name, data)
+
+    async def story() -> None:
+        cluster = Cluster()
+        one = await cluster.start(exclusive=True)
+        await one.do(create_session("s2"))
+        end = cluster.storage.end(0)
+        await purged(one, "s1")
+        await one.store.close()
+        cluster.storage.truncate(0, end)
+        monkeypatch.setattr(MemoryKeyStore, "put_value", once)
+        two = await cluster.start(exclusive=True)
+        async with asyncio.timeout(60):
+            while not two.store.ready():  # noqa: ASYNC110 # nothing tells of it
+                await asyncio.sleep(0.1)
+        assert not refusals
+        assert cluster.keys.values["purges finished in partition 0"] == end.to_bytes(8, "big")
+
+    run_virtual(story())
+
+
 def test_closing_leaves_no_deletion_that_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     # One that failed while the store closed was tried again for ever, on a key store that was closed.
     failing = FailingKeys(monkeypatch)

@@ -6,6 +6,7 @@ not stored yet on top of one, and is dropped or committed whole.
 
 from __future__ import annotations
 
+import copy
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Protocol
@@ -113,10 +114,9 @@ class MemoryView:
         self._keys: list[bytes] = []
 
     def copy(self) -> MemoryView:
-        """Return a projection with the same rows, which goes its own way."""
-        copied = MemoryView()
-        copied._rows = self._rows.copy()
-        copied._keys = self._keys.copy()
+        """Return a projection of the same kind with the same rows, which goes its own way."""
+        copied = copy.copy(self)
+        vars(copied).update(_rows=self._rows.copy(), _keys=self._keys.copy())
         return copied
 
     def get(self, key: bytes) -> bytes | None:

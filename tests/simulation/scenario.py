@@ -56,13 +56,9 @@ class Scenario:
     @property
     def calm(self) -> bool:
         """True when nothing goes wrong, so that nothing may be unavailable."""
-        quiet = (
-            not self.outages
-            and not self.append_fault_rate
-            and not self.read_fault_rate
-            and not (self.key_fault_rate or self.purge_fault_rate)
-        )
-        return quiet and self.processes == 1 and not (self.crashes or self.pauses or self.cuts or self.failpoint_rate)
+        rates = (self.append_fault_rate, self.read_fault_rate, self.key_fault_rate, self.purge_fault_rate)
+        befalls = (self.crashes, self.pauses, self.cuts, self.outages, self.failpoint_rate)
+        return self.processes == 1 and not any(rates) and not any(befalls)
 
 
 def scenario_of(seed: int) -> Scenario:

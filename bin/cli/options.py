@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import click
 
+from bin.cli.declared import SETTINGS, VARIABLE_PREFIX
 from bin.cli.output import note, plain
 from bin.cli.program import PROGRAM_VARIABLE
-from bin.cli.settings import CONFIG_FILE, CONFIG_VARIABLE, SETTINGS, VARIABLE_PREFIX, load_settings
+from bin.cli.settings import CONFIG_FILE, CONFIG_VARIABLE, load_settings
 
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 _VARIABLES: Final = (*(setting.variable for setting in SETTINGS), CONFIG_VARIABLE)

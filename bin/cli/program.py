@@ -10,7 +10,9 @@ import shlex
 from typing import Final
 from urllib.parse import urlsplit
 
-from bin.cli.settings import DATA_DIR_DEFAULT, LISTEN_DEFAULT, Address, Settings
+from bin.cli.declared import DATA_DIR_DEFAULT, LISTEN_DEFAULT
+from bin.cli.settings import Settings
+from bin.cli.values import Address
 
 PROGRAM_VARIABLE: Final = "RUNSTORE_PROGRAM"
 _NAME: Final = "runstore"

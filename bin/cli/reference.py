@@ -12,7 +12,8 @@ from typing import Final
 import click
 
 from bin.cli.app import runstore
-from bin.cli.settings import CONFIG_FILE, CONFIG_VARIABLE, SETTINGS
+from bin.cli.declared import SETTINGS
+from bin.cli.settings import CONFIG_FILE, CONFIG_VARIABLE
 
 REFERENCE: Final = Path(__file__).parents[2] / "docs" / "cli.md"
 _WIDTH_CHARS: Final = 100

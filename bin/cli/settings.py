@@ -7,47 +7,18 @@ the file start from the file's folder, all others from the current one.
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
-from urllib.parse import urlsplit
+from typing import Any, Final
 
+from bin.cli.declared import NO_DEFAULT, SETTINGS, Setting
 from bin.cli.errors import UsageError
+from bin.cli.values import Address, NotInThisVersion
 
 CONFIG_FILE: Final = "runstore.toml"
-VARIABLE_PREFIX: Final = "RUNSTORE_"
 CONFIG_VARIABLE: Final = "RUNSTORE_CONFIG"
-DATA_DIR_DEFAULT: Final = "./runstore-data"
-LISTEN_DEFAULT: Final = "127.0.0.1:8420"
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-PARTITIONS_MAX: Final = 1024
-QUEUE_COMMANDS_MAX: Final = 1_000_000
-QUEUE_BYTES_MAX: Final = 64 * 1024**3
-
-_PORT_MAX: Final = 65_535
-_address: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s\[\]:/]+)):(?P<port>[0-9]{1,5})").fullmatch
-_whole_number: Final = re.compile(r"[0-9]{1,18}").fullmatch
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the service listens. Port 0 is any free one."""
-
-    host: str
-    port: int
-
-    @property
-    def text(self) -> str:
-        """Its form as a setting."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        """The URL at which a service that listens here is reached."""
-        return f"http://{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,35 +50,6 @@ class Settings:
         return self.listen.url
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting: its name, how its value is read, its default as a person would write it, and what it means.
-
-    `read` gets the value and the folder that paths start from, and raises `ValueError` with what a value must be.
-    """
-
-    name: str
-    kind: Literal["text", "number", "path"]
-    default: str
-    meaning: str
-    metavar: str
-    read: Callable[[Any, Path], Any]
-
-    @property
-    def flag(self) -> str:
-        """Its form as a flag."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        """Its form as a variable of the environment."""
-        return VARIABLE_PREFIX + self.name.upper()
-
-
-class _NotInThisVersion(ValueError):
-    """A value that a later version may take."""
-
-
 def load_settings(
     flags: Mapping[str, str | None], environment: Mapping[str, str], folder: Path, config: Path | None = None
 ) -> Settings:
@@ -133,7 +75,7 @@ def load_settings(
             )
         else:
             values[setting.name] = (
-                setting.read(setting.default, folder) if setting.default else _NO_DEFAULT[setting.name]
+                setting.read(setting.default, folder) if setting.default else NO_DEFAULT[setting.name]
             )
     return Settings(**values, folder=folder, flagged=flagged)
 
@@ -166,127 +108,7 @@ def _read(setting: Setting, value: object, folder: Path, source: str, *, typed: 
         value = str(value)
     try:
         return setting.read(value, folder)
-    except _NotInThisVersion as error:
+    except NotInThisVersion as error:
         raise UsageError(f"{source}: {error}") from None
     except ValueError as error:
         raise UsageError(f"{source} {error}, not {value!r}") from None
-
-
-def _text_path(text: str, folder: Path) -> Path:
-    if not text or "\0" in text:
-        raise ValueError("must name a file or folder")
-    try:
-        return folder / Path(text).expanduser()
-    except RuntimeError:
-        raise ValueError("must name a home folder that there is") from None
-
-
-def _text_address(text: str, _folder: Path) -> Address:
-    found = _address(text)
-    if found is None or int(found["port"]) > _PORT_MAX:
-        raise ValueError("must be HOST:PORT, such as 127.0.0.1:8420 or [::1]:8420")
-    return Address(found["six"] or found["host"], int(found["port"]))
-
-
-def _text_log(text: str, _folder: Path) -> str:
-    if text == "kafka":
-        raise _NotInThisVersion("a log on Kafka is not in this version; leave it out, or say embedded")
-    return _one_of(("embedded",))(text, _folder)
-
-
-def _text_url(text: str, _folder: Path) -> str:
-    law = "must be the http:// or https:// URL of a service, such as http://127.0.0.1:8420"
-    try:
-        parts = urlsplit(text)
-        port = 80 if parts.port is None else parts.port
-    except ValueError:
-        raise ValueError(law) from None
-    plain = text.isascii() and text.isprintable() and " " not in text
-    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or not plain:
-        raise ValueError(law)
-    if parts.query or parts.fragment or parts.username is not None:
-        raise ValueError(law)
-    return text.rstrip("/")
-
-
-def _one_of(values: tuple[str, ...]) -> Callable[[str, Path], str]:
-    def read(text: str, _folder: Path) -> str:
-        if text not in values:
-            raise ValueError(f"must be {' or '.join(values)}")
-        return text
-
-    return read
-
-
-def _number(lowest: int, highest: int) -> Callable[[str, Path], int]:
-    def read(text: str, _folder: Path) -> int:
-        if not _whole_number(text) or not lowest <= int(text) <= highest:
-            raise ValueError(f"must be a whole number from {lowest} to {highest}")
-        return int(text)
-
-    return read
-
-
-_NO_DEFAULT: Final[Mapping[str, Any]] = {"partitions": None, "master_key_file": None, "url": ""}
-
-SETTINGS: Final = (
-    Setting("data_dir", "path", DATA_DIR_DEFAULT, "The folder that holds the store.", "FOLDER", _text_path),
-    Setting(
-        "listen",
-        "text",
-        LISTEN_DEFAULT,
-        "Where the service listens: a loopback address and a port, 0 for any free one.",
-        "HOST:PORT",
-        _text_address,
-    ),
-    Setting("log", "text", "embedded", "The log that holds the records: embedded, in the folder.", "KIND", _text_log),
-    Setting(
-        "partitions",
-        "number",
-        "",
-        "How many partitions a new store gets (8 unless told); of a store that exists it never changes.",
-        "NUMBER",
-        _number(1, PARTITIONS_MAX),
-    ),
-    Setting(
-        "master_key_file",
-        "path",
-        "",
-        "The file with the master key, made at first start (master.key in the folder unless told).",
-        "FILE",
-        _text_path,
-    ),
-    Setting(
-        "url",
-        "text",
-        "",
-        "Where the running service is (what the setting listen says, unless told).",
-        "URL",
-        _text_url,
-    ),
-    Setting(
-        "log_level",
-        "text",
-        "info",
-        "What is written to stderr: debug, info, warning or error and above.",
-        "LEVEL",
-        _one_of(LOG_LEVELS),
-    ),
-    Setting(
-        "queue_commands_max",
-        "number",
-        "4096",
-        "How many commands may wait in a partition before more are refused as unavailable.",
-        "NUMBER",
-        _number(1, QUEUE_COMMANDS_MAX),
-    ),
-    Setting(
-        "queue_bytes_max",
-        "number",
-        "67108864",
-        "How many bytes of commands may wait in a partition, likewise.",
-        "BYTES",
-        _number(1, QUEUE_BYTES_MAX),
-    ),
-)
-"""Every setting there is."""

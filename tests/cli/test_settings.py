@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bin.cli.declared import PARTITIONS_MAX, SETTINGS
 from bin.cli.errors import UsageError
-from bin.cli.settings import PARTITIONS_MAX, SETTINGS, Address, load_settings
+from bin.cli.settings import load_settings
+from bin.cli.values import Address
 from engine.opening import partitions_default, partitions_max
 from engine.pending import QueueLimits
 

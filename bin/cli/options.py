@@ -36,7 +36,7 @@ def with_settings(*names: str) -> Callable[[Command], Command]:
         def settled(**parameters: Any) -> int | None:
             for warning in unknown_variables(os.environ):
                 note(f"{click.style('runstore:', fg='yellow')} {plain(warning)}")
-            flags = {name: parameters.pop(name) for name in names}
+            flags = {name: parameters.pop(_BY_NAME[name].parameter) for name in names}
             config = parameters.pop("config")
             settings = load_settings(flags, os.environ, Path.cwd(), Path(config) if config is not None else None)
             return command(settings=settings, **parameters)
@@ -47,7 +47,7 @@ def with_settings(*names: str) -> Callable[[Command], Command]:
         for name in reversed(names):
             setting = _BY_NAME[name]
             told = f"{setting.meaning}  [default: {setting.default}]" if setting.default else setting.meaning
-            settled = click.option(setting.flag, name, metavar=setting.metavar, help=told)(settled)
+            settled = click.option(setting.flag, setting.parameter, metavar=setting.metavar, help=told)(settled)
         return settled
 
     return decorate

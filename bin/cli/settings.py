@@ -2,30 +2,39 @@
 
 A setting has one name in three forms: `data_dir` in the file, `--data-dir` as a flag, `RUNSTORE_DATA_DIR` in the
 environment. Of several values only the one that counts is checked. A variable that is empty counts as not set. Paths in
-the file start from the file's folder, all others from the current one.
+the file start from the file's folder, all others from the current one. What makes sense only together, as the
+settings of a log on Kafka do, is checked where a store is opened: who only asks a service need not have a password.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bin.cli.declared import NO_DEFAULT, SETTINGS, Setting
+from bin.cli.declared import NO_DEFAULT, SETTINGS, Given, Origin, Setting
 from bin.cli.errors import UsageError
-from bin.cli.values import Address, NotInThisVersion
+from bin.cli.values import Address
 
 CONFIG_FILE: Final = "runstore.toml"
 CONFIG_VARIABLE: Final = "RUNSTORE_CONFIG"
+_KINDS: Final[Mapping[str, tuple[type, str]]] = {
+    "text": (str, "text in quotes"),
+    "path": (str, "text in quotes"),
+    "number": (int, "whole number"),
+    "switch": (bool, "true or false, without quotes"),
+}
+"""What a value in the file must be, and what that is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Every setting, checked. `partitions` None: as the store was made, 8 for a new one. `url` empty: from `listen`.
 
-    `folder` is where the command was given; `flagged` names the settings that flags gave, `config` among them.
+    `kafka` holds what was given of a log on Kafka, by the settings' names. `folder` is where the command was given;
+    `flagged` names the settings that flags gave, `config` among them, and `config` is the file that was named, if any.
     """
 
     data_dir: Path
@@ -37,8 +46,10 @@ class Settings:
     log_level: str
     queue_commands_max: int
     queue_bytes_max: int
+    kafka: Mapping[str, Given]
     folder: Path
     flagged: frozenset[str] = field(default=frozenset(), compare=False)
+    config: Path | None = field(default=None, compare=False)
 
     @property
     def service_url(self) -> str:
@@ -63,24 +74,54 @@ def load_settings(
     path = folder / (config or CONFIG_FILE)
     filed = _read_file(path, must_exist=config is not None)
     values: dict[str, Any] = {}
+    kafka: dict[str, Given] = {}
     for setting in SETTINGS:
-        flag, variable = flags.get(setting.name), environment.get(setting.variable)
-        if flag is not None:
-            values[setting.name] = _read(setting, flag, folder, setting.flag)
-        elif variable:
-            values[setting.name] = _read(setting, variable, folder, setting.variable)
-        elif setting.name in filed:
-            values[setting.name] = _read(
-                setting, filed[setting.name], path.parent, f"{path}: {setting.name}", typed=True
-            )
+        given = _given(setting, flags, environment, folder, path, filed)
+        if setting.name.startswith("kafka."):
+            if given is not None:
+                kafka[setting.name] = given
+        elif given is not None:
+            values[setting.name] = given.value
         else:
             values[setting.name] = (
                 setting.read(setting.default, folder) if setting.default else NO_DEFAULT[setting.name]
             )
-    return Settings(**values, folder=folder, flagged=flagged)
+    settings = Settings(
+        **values, kafka=kafka, folder=folder, flagged=flagged, config=path if config is not None else None
+    )
+    _refuse_idle_flags(settings)
+    return settings
 
 
-def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+def _refuse_idle_flags(settings: Settings) -> None:
+    """A file or an environment may serve several commands; a flag is meant for this one."""
+    idle = [each.source for each in settings.kafka.values() if each.origin is Origin.FLAG]
+    if settings.log != "kafka" and idle:
+        means = "means" if len(idle) == 1 else "mean"
+        raise UsageError(f"{', '.join(idle)} {means} nothing where the log is embedded", "say --log kafka too")
+
+
+def _given(
+    setting: Setting,
+    flags: Mapping[str, str | None],
+    environment: Mapping[str, str],
+    folder: Path,
+    path: Path,
+    filed: Mapping[str, object],
+) -> Given | None:
+    """The value that counts, read; None where nobody gave one."""
+    flag, variable = flags.get(setting.name), environment.get(setting.variable)
+    if flag is not None:
+        return Given(_read(setting, flag, folder, setting.flag), setting.flag, Origin.FLAG)
+    if variable:
+        return Given(_read(setting, variable, folder, setting.variable), setting.variable, Origin.VARIABLE)
+    if setting.name in filed:
+        source = f"{path}: {setting.name}"
+        return Given(_read(setting, _typed(setting, filed, source), path.parent, source), source, Origin.FILE)
+    return None
+
+
+def _read_file(path: Path, *, must_exist: bool) -> dict[str, object]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -91,24 +132,40 @@ def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
         raise UsageError(f"the settings file {path} cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"the settings file {path} is not TOML: {error}") from None
-    known = {setting.name for setting in SETTINGS}
-    for name in values:
-        if name == "kafka":
-            raise UsageError(f"{path}: kafka: a log on Kafka is not in this version; leave these settings out")
+    return dict(_flat(path, values))
+
+
+def _flat(path: Path, values: Mapping[str, object], table: str = "") -> Iterator[tuple[str, object]]:
+    """The settings of a table and of the tables in it, by their names; those that there are not are refused."""
+    names = [setting.name.removeprefix(table) for setting in SETTINGS if setting.name.startswith(table)]
+    tables = {name.partition(".")[0] for name in names if "." in name}
+    known = {name for name in names if "." not in name} | tables
+    for name, value in values.items():
         if name not in known:
-            raise UsageError(f"{path}: there is no setting {name!r}; known are {', '.join(sorted(known))}")
-    return values
+            raise UsageError(f"{path}: there is no setting {table + name!r}; known are {_listed(table, known)}")
+        if name not in tables:
+            yield table + name, value
+        elif isinstance(value, dict):
+            yield from _flat(path, value, f"{table}{name}.")
+        else:
+            raise UsageError(f"{path}: {table}{name} must be a table, begun with [{table}{name}]")
 
 
-def _read(setting: Setting, value: object, folder: Path, source: str, *, typed: bool = False) -> Any:
-    if typed:
-        kind = int if setting.kind == "number" else str
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise UsageError(f"{source} must be a {'whole number' if kind is int else 'text in quotes'}")
-        value = str(value)
+def _listed(table: str, known: set[str]) -> str:
+    return ", ".join(table + name for name in sorted(known))
+
+
+def _typed(setting: Setting, filed: Mapping[str, object], source: str) -> str:
+    value = filed[setting.name]
+    kind, told = _KINDS[setting.kind]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise UsageError(f"{source} must be {told}" if kind is bool else f"{source} must be a {told}")
+    return str(value).lower() if kind is bool else str(value)
+
+
+def _read(setting: Setting, value: str, folder: Path, source: str) -> Any:
     try:
         return setting.read(value, folder)
-    except NotInThisVersion as error:
-        raise UsageError(f"{source}: {error}") from None
     except ValueError as error:
-        raise UsageError(f"{source} {error}, not {value!r}") from None
+        shown = "" if setting.secret else f", not {value!r}"
+        raise UsageError(f"{source} {error}{shown}") from None

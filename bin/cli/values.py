@@ -15,6 +15,11 @@ from urllib.parse import urlsplit
 _PORT_MAX: Final = 65_535
 _address: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s\[\]:/]+)):(?P<port>[0-9]{1,5})").fullmatch
 _whole_number: Final = re.compile(r"[0-9]{1,18}").fullmatch
+_topic_name: Final = re.compile(r"[a-zA-Z0-9._-]+").fullmatch
+topic_chars_max: Final = 249
+"""How long Kafka lets the name of a topic be."""
+topic_suffix: Final = ".keys"
+"""The longer one of what follows the prefix in the names of the topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +40,6 @@ class Address:
         return f"http://{self.text}"
 
 
-class NotInThisVersion(ValueError):
-    """A value that a later version may take."""
-
-
 def path(text: str, folder: Path) -> Path:
     """A path, from the folder where it is no absolute one."""
     if not text or "\0" in text:
@@ -57,13 +58,6 @@ def address(text: str, _folder: Path) -> Address:
     return Address(found["six"] or found["host"], int(found["port"]))
 
 
-def log(text: str, folder: Path) -> str:
-    """A kind of log."""
-    if text == "kafka":
-        raise NotInThisVersion("a log on Kafka is not in this version; leave it out, or say embedded")
-    return one_of(("embedded",))(text, folder)
-
-
 def url(text: str, _folder: Path) -> str:
     """The URL of a service, without a slash at its end."""
     law = "must be the http:// or https:// URL of a service, such as http://127.0.0.1:8420"
@@ -80,12 +74,44 @@ def url(text: str, _folder: Path) -> str:
     return text.rstrip("/")
 
 
+def brokers(text: str, _folder: Path) -> str:
+    """Addresses of brokers, joined by commas alone."""
+    found = [each.strip() for each in text.split(",")]
+    for each in found:
+        parts = _address(each)
+        if parts is None or not 1 <= int(parts["port"]) <= _PORT_MAX:
+            raise ValueError("must be HOST:PORT, several with commas, such as broker-1:9092,broker-2:9092")
+    return ",".join(found)
+
+
+def topic_prefix(text: str, _folder: Path) -> str:
+    """What the names of the topics begin with."""
+    longest = topic_chars_max - len(topic_suffix)
+    if not _topic_name(text) or len(text) > longest:
+        raise ValueError(f"must be 1 to {longest} of the characters a-z, A-Z, 0-9, dot, underscore and hyphen")
+    return text
+
+
+def name(text: str, _folder: Path) -> str:
+    """A name or a password: any text that a terminal could have sent."""
+    if not text or not text.isprintable():
+        raise ValueError("must be text without line breaks and other control characters, and not be empty")
+    return text
+
+
+def switch(text: str, _folder: Path) -> bool:
+    """True or false."""
+    if text not in {"true", "false"}:
+        raise ValueError("must be true or false")
+    return text == "true"
+
+
 def one_of(values: tuple[str, ...]) -> Callable[[str, Path], str]:
     """A reader of one of these words."""
 
     def read(text: str, _folder: Path) -> str:
         if text not in values:
-            raise ValueError(f"must be {' or '.join(values)}")
+            raise ValueError(f"must be {', '.join(values[:-1])} or {values[-1]}")
         return text
 
     return read

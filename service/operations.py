@@ -82,8 +82,9 @@ class Operations:
         if isinstance(store, Refusal):
             return refused(store)
         waiting = [each for each in (await store.status()).partitions if each.state != "serving"]
+        why = next((f"; {each.last_error}" for each in waiting if each.last_error), "")
         told = (
-            ", ".join(f"partition {each.partition} is {each.state}" for each in waiting)
+            ", ".join(f"partition {each.partition} is {each.state}" for each in waiting) + why
             or "the store is closing, or its key store has failed and it must be started again"
         )
         return refused(refuse(Code.UNAVAILABLE, told))

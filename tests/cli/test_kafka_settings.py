@@ -18,11 +18,13 @@ from bin.cli.damage import damaged_log
 from bin.cli.declared import SETTINGS
 from bin.cli.errors import UsageError
 from bin.cli.kafka import kafka_settings, password_file_bytes_max
-from bin.cli.opening import store_settings
+from bin.cli.opening import explained, store_settings
 from bin.cli.program import on_folder
 from bin.cli.settings import load_settings
 from bin.cli.values import topic_chars_max
+from engine.data_folder import FolderInUse, OpeningError
 from engine.kafka.settings import KafkaSecurity, KafkaSettings, security_protocols
+from engine.keys import MasterKeyError
 from tests.cli.processes import ROOT
 
 SERVERS = "broker:9092"
@@ -274,6 +276,21 @@ def test_damage_is_told_with_what_helps_on_that_log(tmp_path: Path) -> None:
     assert "restored from a backup, the whole data folder" in damaged_log(load_settings({}, {}, tmp_path))
     (heading,) = re.findall("docs/kafka.md, “(.*)”", damaged_log(load_settings({"log": "kafka"}, {}, tmp_path)))
     assert f"\n## {heading}\n" in (ROOT / "docs" / "kafka.md").read_text(encoding="utf-8")
+
+
+def test_what_keeps_a_store_on_kafka_from_opening_is_explained_in_a_page(tmp_path: Path) -> None:
+    settings = load_settings({"log": "kafka"}, {}, tmp_path)
+    told = explained(OpeningError("the broker does not know the user"), settings)
+    assert (told.message, told.status) == ("the broker does not know the user", 2)
+    (heading,) = re.findall("docs/kafka.md, “(.*)”", told.hint)
+    assert f"\n## {heading}\n" in (ROOT / "docs" / "kafka.md").read_text(encoding="utf-8")
+    for error, given in (
+        (FolderInUse("in use"), settings),
+        (MasterKeyError("the wrong one"), settings),
+        (OpeningError("no store"), load_settings({}, {}, tmp_path)),
+    ):
+        told = explained(error, given)
+        assert (told.message, told.hint, told.status) == (str(error), "", 2)
 
 
 def write_pair(folder: Path, name: str, passphrase: bytes = b"") -> None:

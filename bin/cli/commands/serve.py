@@ -82,7 +82,7 @@ def command(settings: Settings) -> None:
     try:
         run(open_it, listener, version=VERSION, kafka=kafka, announce=announce)
     except OPENING_ERRORS as error:
-        raise explained(error) from error
+        raise explained(error, settings) from error
     except Exception as error:  # noqa: BLE001 - told by kind
         # Whatever its message is, it may hold what somebody stored.
         _log.critical("the service failed", exc_info=error)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bin.broker import java, settings
-from tests.kafka.machine import require_brokers
+from bin.broker import settings
+from tests.kafka.machine import IMAGE, require_brokers
 from tests.packaging.trees import ROOT
 
 
@@ -82,14 +82,12 @@ def test_a_broker_is_started_only_for_the_store_on_it_and_before_it(services: di
 
 
 def test_the_broker_of_the_compose_file_is_the_one_that_the_tests_run_on(services: dict[str, Any]) -> None:
-    found = re.search(r"<artifactId>kafka_2.13</artifactId>\s*<version>([\d.]+)<", java.POM.read_text())
-    assert found is not None
-    assert services["kafka"]["image"] == f"apache/kafka:{found[1]}"
+    assert services["kafka"]["image"] == IMAGE
 
 
 def test_kafka_takes_the_settings_of_the_compose_file(services: dict[str, Any], tmp_path: Path) -> None:
     """As the image makes them of its environment, and in a volume where it keeps one."""
-    require_brokers()
+    runner = require_brokers()
     environment = services["kafka"]["environment"]
     properties = {
         name.removeprefix("KAFKA_").lower().replace("_", "."): str(value)
@@ -100,7 +98,7 @@ def test_kafka_takes_the_settings_of_the_compose_file(services: dict[str, Any], 
     assert properties["log.dirs"] == "/var/lib/kafka/data"
     (tmp_path / "server.properties").write_text(settings.text(properties | {"log.dirs": str(tmp_path / "data")}))
     arguments = ["format", "--cluster-id", environment["CLUSTER_ID"], "--config", str(tmp_path / "server.properties")]
-    command = java.find().command("kafka.tools.StorageTool", *arguments)
+    command = runner.command(tmp_path, "kafka.tools.StorageTool", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "data" / "meta.properties").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +13,9 @@ from aiokafka.record.memory_records import MemoryRecords
 from engine.kafka.errors import Refused
 
 _MAGIC: Final = 2
+_HEAD: Final = struct.Struct(">qi11xi")
+"""First offset, length of what follows, and – after epoch, magic, CRC and attributes – the last offset's distance."""
+_LENGTH_AFTER: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +43,24 @@ def encoded(records: Sequence[tuple[bytes | None, bytes | None]], time_ms: int) 
     return bytes(builder.build())
 
 
-def decoded(data: bytes, offset: int) -> list[KafkaRecord]:
-    """The records at `offset` and after; a broker answers with whole batches, and cuts the last one short."""
+def decoded(data: bytes | None, offset: int) -> tuple[list[KafkaRecord], int]:
+    """The records at `offset` and after, and the offset after the last whole batch.
+
+    A broker answers with whole batches, from the one that holds the offset, and cuts the last one short.
+    """
     records: list[KafkaRecord] = []
-    batches = MemoryRecords(data)
+    after = offset
+    batches = MemoryRecords(data or b"")
+    at = 0
     while batches.has_next():
+        first, length, last = _HEAD.unpack_from(data or b"", at)
+        at += _LENGTH_AFTER + length
         batch = batches.next_batch()
-        if batch is None or batch.is_control_batch:
-            continue
+        if batch is None:
+            break
         if not batch.validate_crc():
-            raise Refused(
-                f"a batch at or after offset {offset} is damaged: its checksum does not match", "CorruptRecord"
-            )
-        records.extend(KafkaRecord(each.offset, each.key, each.value) for each in batch if each.offset >= offset)
-    return records
+            raise Refused(f"the batch at offset {first} is damaged: its checksum does not match", "CorruptRecord")
+        if not batch.is_control_batch:
+            records.extend(KafkaRecord(each.offset, each.key, each.value) for each in batch if each.offset >= offset)
+        after = max(after, first + last + 1)
+    return records, after

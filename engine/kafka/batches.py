@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,18 +12,19 @@ from aiokafka.record.memory_records import MemoryRecords
 from engine.kafka.errors import Refused
 
 _MAGIC: Final = 2
-_HEAD: Final = struct.Struct(">qi11xi")
-"""First offset, length of what follows, and – after epoch, magic, CRC and attributes – the last offset's distance."""
-_LENGTH_AFTER: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaRecord:
-    """A record as a topic holds it; without a value it deletes its key in a compacted topic."""
+    """A record as a topic holds it; without a value it deletes its key in a compacted topic.
+
+    `time_ms` is the client's clock or the broker's, as the topic is set.
+    """
 
     offset: int
     key: bytes | None
     value: bytes | None
+    time_ms: int = 0
 
 
 def encoded(records: Sequence[tuple[bytes | None, bytes | None]], time_ms: int) -> bytes:
@@ -44,23 +44,24 @@ def encoded(records: Sequence[tuple[bytes | None, bytes | None]], time_ms: int) 
 
 
 def decoded(data: bytes | None, offset: int) -> tuple[list[KafkaRecord], int]:
-    """The records at `offset` and after, and the offset after the last whole batch.
+    """The records at `offset` and after, and where to read on; a broker may cut the last batch short.
 
-    A broker answers with whole batches, from the one that holds the offset, and cuts the last one short.
+    Compaction may leave a batch without its last records, or without any.
     """
     records: list[KafkaRecord] = []
-    after = offset
+    following = offset
     batches = MemoryRecords(data or b"")
-    at = 0
     while batches.has_next():
-        first, length, last = _HEAD.unpack_from(data or b"", at)
-        at += _LENGTH_AFTER + length
         batch = batches.next_batch()
         if batch is None:
-            break
+            continue
         if not batch.validate_crc():
-            raise Refused(f"the batch at offset {first} is damaged: its checksum does not match", "CorruptRecord")
+            raise Refused(f"the batch at offset {batch.base_offset} is damaged: wrong checksum", "CorruptRecord")
+        following = max(following, batch.next_offset)
         if not batch.is_control_batch:
-            records.extend(KafkaRecord(each.offset, each.key, each.value) for each in batch if each.offset >= offset)
-        after = max(after, first + last + 1)
-    return records, after
+            records.extend(
+                KafkaRecord(each.offset, each.key, each.value, each.timestamp)
+                for each in batch
+                if each.offset >= offset
+            )
+    return records, following

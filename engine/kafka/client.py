@@ -75,13 +75,13 @@ _LAYOUT_HOLDS: Final = (*_FOR_GOOD, codes.NotEnoughReplicasError, codes.RequestT
 class Fetched:
     """What one read brought: records in order, and the partition's first offset and end when it was answered.
 
-    `after` is the offset to read at next; it passes what is no record.
+    `following` is the offset to read on at; it passes what is no record, or was compacted away.
     """
 
     records: list[KafkaRecord]
     start: int
     end: int
-    after: int
+    following: int
 
 
 class KafkaClient:
@@ -146,8 +146,8 @@ class KafkaClient:
             raise OutOfRange(f"{topic}/{partition} does not have the offset {offset}")
         self._check(error, f"{topic}/{partition}")
         start, data = int(rest[1]), rest[-1]
-        records, after = decoded(data, offset)
-        return Fetched(records, start, int(end), after)
+        records, following = decoded(data, offset)
+        return Fetched(records, start, int(end), following)
 
     async def start(self, topic: str, partition: int, seconds: float) -> int:
         """The first offset of a partition. Raises `NotSent`, `NotAnswered`, `Refused` or `CannotConnect`."""
@@ -157,6 +157,14 @@ class KafkaClient:
         """The offset that follows all that is replicated. Raises `NotSent`, `NotAnswered`, `Refused`, ..."""
         return (await self._offsets(topic, [partition], _LATEST, seconds))[partition]
 
+    async def starts(self, topic: str, partitions: Sequence[int], seconds: float) -> dict[int, int]:
+        """The first offsets of partitions. Raises as `start` does."""
+        return await self._all_offsets(topic, partitions, _EARLIEST, seconds)
+
+    async def ends(self, topic: str, partitions: Sequence[int], seconds: float) -> dict[int, int]:
+        """The ends of partitions, asked after this call. Raises as `end` does."""
+        return await self._all_offsets(topic, partitions, _LATEST, seconds)
+
     async def ask(self, request: Any, seconds: float, *, controller: bool = False) -> Any:
         """Send a request that no leader is needed for. Raises `NotSent`, `NotAnswered` or `CannotConnect`."""
         return await self._brokers.ask_any(request, _deadline(seconds), controller=controller)
@@ -164,6 +172,16 @@ class KafkaClient:
     async def close(self) -> None:
         """Close all connections. Safe to repeat."""
         await self._brokers.close()
+
+    async def _all_offsets(self, topic: str, partitions: Sequence[int], which: int, seconds: float) -> dict[int, int]:
+        layout = await self.connect(seconds)
+        by_leader: dict[int, list[int]] = {}
+        for partition in partitions:
+            by_leader.setdefault(layout.leaders.get((topic, partition), -1), []).append(partition)
+        groups = [group for leader, group in by_leader.items() if leader >= 0]
+        groups += [[partition] for partition in by_leader.get(-1, ())]
+        found = await asyncio.gather(*(self._offsets(topic, group, which, seconds) for group in groups))
+        return {partition: offset for each in found for partition, offset in each.items()}
 
     async def _offsets(self, topic: str, partitions: Sequence[int], which: int, seconds: float) -> Mapping[int, int]:
         """The offsets of partitions that have one leader."""

@@ -1,18 +1,24 @@
 """The stores that the suite is run against.
 
-A kind of store joins by a maker in `MAKERS`: an asynchronous context manager that takes an empty folder and gives a
-`Client`. `CLOGGED` holds makers of stores that can be made unable to write, which is part of the contract too.
+A kind of store joins by a maker in `MAKERS`: an asynchronous context manager that takes a place with an empty folder
+and gives a `Client`. `CLOGGED` holds makers of stores that can be made unable to write, which is part of the contract
+too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from engine.environment import SystemEnvironment
+from engine.kafka.settings import KafkaSettings
 from engine.keys import MemoryKeyStore
 from engine.logs.simulated import AppendFault, Faults, SimulatedLog
 from engine.opening import StoreSettings, assemble, open_store
@@ -24,11 +30,27 @@ from service import methods, views
 from tests.contract import builders
 from tests.contract.builders import PARTITIONS, Command, Json
 from tests.contract.clients import Client, Cloggable, HttpClient, call_each
+from tests.kafka.brokers import Brokers
+from tests.kafka.proxy import Proxy
+from tests.kafka.topics import own_topics
 from tests.model.reference import Reference
 from tests.service.served import served
 
-Maker = Callable[[Path], AbstractAsyncContextManager[Client]]
-ClogMaker = Callable[[Path], AbstractAsyncContextManager[Cloggable]]
+
+@dataclass(frozen=True)
+class Place:
+    """Where a store is made: an empty folder, and what the test that asks can ask for."""
+
+    folder: Path
+    request: pytest.FixtureRequest
+
+    def topics(self) -> KafkaSettings:
+        """Topics of its own on the broker that all tests share."""
+        return own_topics(self.request.getfixturevalue("bootstrap_servers"))
+
+
+Maker = Callable[[Place], AbstractAsyncContextManager[Client]]
+ClogMaker = Callable[[Place], AbstractAsyncContextManager[Cloggable]]
 
 
 class InProcess:
@@ -83,24 +105,41 @@ async def on_disk(folder: Path) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def simulated(_folder: Path) -> AsyncIterator[Client]:
+async def on_kafka(folder: Path, kafka: KafkaSettings) -> AsyncIterator[Store]:
+    """A store over topics."""
+    store = await open_store(StoreSettings(folder, PARTITIONS, log="kafka", kafka=kafka), SystemEnvironment(""))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def simulated(_place: Place) -> AsyncIterator[Client]:
     """In process, over the simulated log without faults, which another process could write to at any time."""
     async with in_memory(SystemEnvironment(""), Faults(), QueueLimits(), exclusive=False) as store:
         yield InProcess(store)
 
 
 @asynccontextmanager
-async def embedded(folder: Path) -> AsyncIterator[Client]:
+async def embedded(place: Place) -> AsyncIterator[Client]:
     """In process, over the embedded log."""
-    async with on_disk(folder) as store:
+    async with on_disk(place.folder) as store:
         yield InProcess(store)
 
 
 @asynccontextmanager
-async def http(folder: Path) -> AsyncIterator[Client]:
+async def http(place: Place) -> AsyncIterator[Client]:
     """Through a real server on a free loopback port, over the embedded log."""
-    async with on_disk(folder) as store, served(store) as service:
+    async with on_disk(place.folder) as store, served(store) as service:
         yield HttpClient(service.http)
+
+
+@asynccontextmanager
+async def kafka(place: Place) -> AsyncIterator[Client]:
+    """In process, over topics of its own on the broker that all tests share."""
+    async with on_kafka(place.folder, place.topics()) as store:
+        yield InProcess(store)
 
 
 class Model(Reference):
@@ -112,7 +151,7 @@ class Model(Reference):
 
 
 @asynccontextmanager
-async def model(_folder: Path) -> AsyncIterator[Client]:
+async def model(_place: Place) -> AsyncIterator[Client]:
     """The reference model."""
     yield Model()
 
@@ -121,10 +160,19 @@ MAKERS: Final[dict[str, Maker]] = {
     "simulated": simulated,
     "embedded": embedded,
     "http": http,
+    "kafka": kafka,
     "model": model,
 }
 
 # Stores that can be made unable to write
+
+NOBODY: Final = "127.0.0.1:1"
+"""An address where no broker is."""
+
+
+def fillers() -> Iterator[str]:
+    """IDs of sessions that no test asks for."""
+    return (f"filler-{number}" for number in itertools.count())
 
 
 class LogDown(Faults):
@@ -156,7 +204,7 @@ class CloggedByLog:
 
 
 @asynccontextmanager
-async def log_down(_folder: Path) -> AsyncIterator[Cloggable]:
+async def log_down(_place: Place) -> AsyncIterator[Cloggable]:
     """A store whose log can be made to refuse appends."""
     faults = LogDown()
     async with in_memory(SystemEnvironment(""), faults, QueueLimits(), exclusive=True) as store:
@@ -164,7 +212,7 @@ async def log_down(_folder: Path) -> AsyncIterator[Cloggable]:
 
 
 @asynccontextmanager
-async def log_down_http(_folder: Path) -> AsyncIterator[Cloggable]:
+async def log_down_http(_place: Place) -> AsyncIterator[Cloggable]:
     """The same behind HTTP."""
     faults = LogDown()
     async with (
@@ -215,7 +263,7 @@ class CloggedByQueue:
         self.client: Client = InProcess(store)
         self._store = store
         self._log = log
-        self._numbers = self._count()
+        self._session_ids = fillers()
         self._fillers: list[asyncio.Task[Json]] = []
 
     async def clog(self) -> None:
@@ -238,26 +286,55 @@ class CloggedByQueue:
 
     def _fill(self, partition: int) -> None:
         """Send a command that its partition has to write."""
-        while builders.place(session_id := f"filler-{next(self._numbers)}") != partition:
-            pass
+        session_id = next(each for each in self._session_ids if builders.place(each) == partition)
         command = builders.create_session(session_id)
         self._fillers.append(asyncio.create_task(self.client.call(command.method, command.args)))
 
-    @staticmethod
-    def _count() -> Iterator[int]:
-        number = 0
-        while True:
-            number += 1
-            yield number
-
 
 @asynccontextmanager
-async def queue_full(_folder: Path) -> AsyncIterator[Cloggable]:
+async def queue_full(_place: Place) -> AsyncIterator[Cloggable]:
     """A store whose queues can be filled behind a log that does not answer."""
     log = SlowLog()
     limits = QueueLimits(queue_commands_max=1)
     async with in_memory(GateEnvironment(log.gate), log, limits, exclusive=True) as store:
         yield CloggedByQueue(store, log)
+
+
+class CloggedByBroker:
+    """A store that can be cut off from its broker."""
+
+    def __init__(self, store: Store, proxy: Proxy) -> None:
+        self.client: Client = InProcess(store)
+        self._proxy = proxy
+        self._target = proxy.target
+        self._fillers = fillers()
+
+    async def clog(self) -> None:
+        """See `Cloggable`."""
+        self._proxy.target = NOBODY
+        self._proxy.cut()
+
+    async def unclog(self) -> None:
+        """See `Cloggable`. The store finds out by itself, a moment later."""
+        self._proxy.target = self._target
+        for partition in range(PARTITIONS):
+            filler = next(filler for filler in self._fillers if builders.place(filler) == partition)
+            while not await self._can_write(builders.create_session(filler)):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+
+    async def _can_write(self, command: Command) -> bool:
+        (outcome,) = await self.client.call_all([command])
+        assert not isinstance(outcome, Refused) or outcome.code is Code.UNAVAILABLE
+        return not isinstance(outcome, Refused)
+
+
+@asynccontextmanager
+async def broker_gone(place: Place) -> AsyncIterator[Cloggable]:
+    """A store on a broker of its own, behind a proxy that can be shut."""
+    async with Proxy() as proxy, Brokers(place.folder / "kafka", advertised={1: proxy.address}) as brokers:
+        proxy.target = brokers.bootstrap
+        async with on_kafka(place.folder / "store", own_topics(proxy.address)) as store:
+            yield CloggedByBroker(store, proxy)
 
 
 class CloggedModel(Model):
@@ -290,7 +367,7 @@ class CloggedModel(Model):
 
 
 @asynccontextmanager
-async def clogged_model(_folder: Path) -> AsyncIterator[Cloggable]:
+async def clogged_model(_place: Place) -> AsyncIterator[Cloggable]:
     """The reference model with a switch."""
     yield CloggedModel()
 
@@ -299,5 +376,6 @@ CLOGGED: Final[dict[str, ClogMaker]] = {
     "log_down": log_down,
     "log_down_http": log_down_http,
     "queue_full": queue_full,
+    "broker_gone": broker_gone,
     "model": clogged_model,
 }

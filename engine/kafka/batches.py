@@ -1,0 +1,55 @@
+"""The record batch, Kafka's unit of storing: one is stored whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+
+from engine.kafka.errors import Refused
+
+_MAGIC: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRecord:
+    """A record as a topic holds it; without a value it deletes its key in a compacted topic."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+def encoded(records: Sequence[tuple[bytes | None, bytes | None]], time_ms: int) -> bytes:
+    """One record batch. The broker stores it whole or not at all."""
+    builder = DefaultRecordBatchBuilder(
+        magic=_MAGIC,
+        compression_type=0,
+        is_transactional=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=2**31 - 1,  # The topic's max.message.bytes is the limit.
+    )
+    for number, (key, value) in enumerate(records):
+        builder.append(number, time_ms, key, value, [])
+    return bytes(builder.build())
+
+
+def decoded(data: bytes, offset: int) -> list[KafkaRecord]:
+    """The records at `offset` and after; a broker answers with whole batches, and cuts the last one short."""
+    records: list[KafkaRecord] = []
+    batches = MemoryRecords(data)
+    while batches.has_next():
+        batch = batches.next_batch()
+        if batch is None or batch.is_control_batch:
+            continue
+        if not batch.validate_crc():
+            raise Refused(
+                f"a batch at or after offset {offset} is damaged: its checksum does not match", "CorruptRecord"
+            )
+        records.extend(KafkaRecord(each.offset, each.key, each.value) for each in batch if each.offset >= offset)
+    return records

@@ -85,7 +85,10 @@ class Topic:
 
         Raises `OutOfRange`, or `TopicUnreadable` for what does not pass by itself.
         """
-        for message in self._consumer.consume(poll_messages_max, poll_seconds):
+        first = self._consumer.poll(poll_seconds)
+        # To consume many with a time limit is to wait for that limit: so for one, and then what is there already.
+        messages = [] if first is None else [first, *self._consumer.consume(poll_messages_max, 0)]
+        for message in messages:
             error = message.error()
             if error is None:
                 yield _number(message.partition()), _number(message.offset()), message

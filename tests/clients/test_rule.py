@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clients.python_reader.errors import HistoryBroken, LogCut
 from clients.python_reader.rule import Bookmark, Rule
+from engine.keys import Sealer, pack
 from projections import position_rule
 from projections.position_rule import PositionRule
-from schemas.log_record import GENESIS, Kind, LogRecord, encode
+from schemas.log_record import GENESIS, Kind, LogRecord, SealedContent, associated_data, encode, encode_content
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,25 @@ class Writer:
                 )
                 for index in range(length)
             ]
+        return data
+
+    def sealed(self, sealer: Sealer, kind: str, session_id: str, key_id: bytes) -> bytes:
+        """One batch of one record, which counts; a record of a run has `{}` as its payload."""
+        self.commands += 1
+        record = LogRecord(
+            position=self.position,
+            prev=self.prev,
+            command_id=self.commands.to_bytes(16, "big"),
+            appended_at=1000 + self.commands,
+            kind=kind,
+            session_id=session_id,
+            key_id=key_id if kind == "record" else b"",
+        )
+        if record.key_id:
+            value = sealer.seal(key_id, associated_data(record), pack(encode_content(SealedContent(payload=b"{}"))))
+            record = msgspec.structs.replace(record, sealed=value)
+        data = encode(record)
+        self.landed([data])
         return data
 
     def landed(self, data: Sequence[bytes]) -> None:

@@ -18,6 +18,9 @@ key_bytes: Final = 32
 key_id_bytes: Final = 16
 nonce_bytes: Final = 12
 
+_KEY: Final = b"key\0"
+_CHECK: Final = b"agreed\0master key check"
+
 
 def load_master_key(path: Path) -> bytes:
     """The 32 bytes in a master key file: base64 on one line, beside lines that begin with `#`."""
@@ -41,17 +44,27 @@ class KeyRing:
     def __init__(self, master_key: bytes) -> None:
         self._master = AESGCM(master_key)
         self._wrapped: dict[bytes, tuple[str, bytes]] = {}
+        self._gone: set[bytes] = set()
         self._purged: set[str] = set()
+        self._checked = False
 
     def take(self, key: bytes, value: bytes | None) -> None:
-        """Take the next record of the topic: a wrapped key, its removal, or something else, which is skipped."""
-        if len(key) <= key_id_bytes:
-            return
-        owner, key_id = key[:-key_id_bytes].decode(), key[-key_id_bytes:]
-        if value is None:
-            self._wrapped.pop(key_id, None)
-        elif owner not in self._purged:
-            self._wrapped[key_id] = owner, value
+        """Take the next record of the topic; kinds that are not for readers are passed over.
+
+        Raises `KeysUnreadable` when the topic says that another master key wrapped what is in it.
+        """
+        if key.startswith(_KEY) and len(key) > len(_KEY) + 1 + key_id_bytes:
+            owner, key_id = key[len(_KEY) : -key_id_bytes - 1].decode(), key[-key_id_bytes:]
+            if value is None:
+                # For good: whatever copy of the key comes later is void.
+                self._gone.add(key_id)
+                self._wrapped.pop(key_id, None)
+            elif key_id not in self._gone and owner not in self._purged:
+                self._wrapped[key_id] = owner, value
+        elif key.startswith(_CHECK + b"\0") and value is not None and not self._checked:
+            # The first of its kind holds, and opens only under the master key of all the rest.
+            self._checked = True
+            self._unwrap(value, _CHECK, "the check value")
 
     def forget(self, owner: str) -> None:
         """Forget an owner's keys for good: a purge may have been logged, and not yet have reached this topic."""
@@ -65,19 +78,20 @@ class KeyRing:
     def open(self, record: LogRecord) -> Content:
         """Open a sealed record, whose key is here. Raises `KeysUnreadable` or `RecordUnreadable`."""
         owner, wrapped = self._wrapped[record.key_id]
+        what = f"data key {record.key_id.hex()} of {owner}"
+        data_key = self._unwrap(wrapped, _KEY + record.key_id + owner.encode(), what)
+        sealed = record.sealed
         try:
-            associated = b"key\0" + record.key_id + owner.encode()
-            data_key = self._master.decrypt(wrapped[:nonce_bytes], wrapped[nonce_bytes:], associated)
-        except (InvalidTag, ValueError) as error:
-            raise KeysUnreadable(
-                f"data key {record.key_id.hex()} of {owner} does not open under this master key"
-            ) from error
-        try:
-            sealed = record.sealed
             plaintext = AESGCM(data_key).decrypt(sealed[:nonce_bytes], sealed[nonce_bytes:], associated_data(record))
         except (InvalidTag, ValueError) as error:
             raise RecordUnreadable(f"what is sealed at position {record.position} does not open") from error
         return open_content(plaintext)
+
+    def _unwrap(self, wrapped: bytes, associated: bytes, what: str) -> bytes:
+        try:
+            return self._master.decrypt(wrapped[:nonce_bytes], wrapped[nonce_bytes:], associated)
+        except (InvalidTag, ValueError) as error:
+            raise KeysUnreadable(f"{what} does not open under this master key") from error
 
 
 class KeysTopic:

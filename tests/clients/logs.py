@@ -13,11 +13,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from engine.keys import MasterKey
+from engine.keys.topic import filler
 from engine.logs.interface import LogEntry
 from engine.logs.simulated import Answer, AppendFault
 from projections.position_rule import PositionRule
 from schemas.log_record import NO_POSITION, Kind, LogRecord, encode
-from tests.clients.test_records import key_record
+from tests.clients.test_records import check_record, key_record
 from tests.contract.builders import Run, create_session, end_session, place, purge_session
 from tests.engine.scene import Cluster
 from tests.engine.test_partition import Scripted
@@ -122,7 +123,7 @@ class Topics:
         self.create("log", len(made.entries), **{"retention.ms": "-1"})
         self.create("keys", 1, **{"cleanup.policy": "compact"})
         keys = [key_record(owner, key_id, key, master) for key_id, (owner, key) in made.keys.items()]
-        self.produce("keys", 0, keys)
+        self.produce("keys", 0, [check_record(master), *keys, filler()])
         for partition, entries in enumerate(made.entries):
             self.copy_entries(partition, entries)
 

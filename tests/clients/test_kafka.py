@@ -152,7 +152,7 @@ def test_without_the_master_key_everything_stays_sealed_and_in_order(shared: Sce
 
 def test_a_reader_that_stops_anywhere_goes_on_from_its_bookmarks(shared: Scene) -> None:
     wanted = shared.made.counted(HOME)
-    for stop in range(0, len(wanted), 3):
+    for stop in range(0, len(wanted), 5):
         with shared.reader() as first:
             for record in first:
                 if record.partition == HOME and record.log.position == wanted[stop].position:

@@ -16,6 +16,18 @@ from clients.python_reader.errors import KeysUnreadable, RecordUnreadable
 from clients.python_reader.keys import KeyRing, load_master_key
 from engine.environment import SystemEnvironment
 from engine.keys import MasterKey, MemoryKeyStore, Sealer, load_or_create_master_key, pack
+from engine.keys.master import key_associated
+from engine.keys.topic import (
+    agreed_associated,
+    check_name,
+    check_value,
+    filler,
+    key_gone,
+    key_kept,
+    proposal_id_bytes,
+    proposed,
+    value_kept,
+)
 from schemas.log_record import LogRecord, SealedContent, associated_data, decode, encode, encode_content, record_id
 from tests.schemas.test_log_record import FULL, SAMPLES
 
@@ -42,7 +54,7 @@ def sealed(content: SealedContent, master: MasterKey) -> tuple[LogRecord, bytes,
 
 def key_record(owner: str, key_id: bytes, key: bytes, master: MasterKey) -> tuple[bytes, bytes]:
     """A data key as the topic of the keys has it."""
-    return owner.encode() + key_id, master.wrap(key, b"key\0" + key_id + owner.encode())
+    return key_kept(owner, key_id, master.wrap(key, key_associated(owner, key_id)))
 
 
 @pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.bin")), ids=lambda path: path.stem)
@@ -94,6 +106,35 @@ def test_another_master_key_is_said(tmp_path: Path) -> None:
     ring.take(key, value)
     with pytest.raises(KeysUnreadable, match=f"{record.key_id.hex()} of session:sess-é does not open under this"):
         ring.open(records.decode(encode(record)))
+
+
+def check_record(master: MasterKey) -> tuple[bytes, bytes]:
+    """What stores agree on to tell their master key from another."""
+    return proposed(check_name, os.urandom(proposal_id_bytes), master.wrap(check_value, agreed_associated(check_name)))
+
+
+def test_a_wrong_master_key_is_said_before_anything_is_opened(tmp_path: Path) -> None:
+    master = load_or_create_master_key(tmp_path / "master.key", create=True)
+    other = load_or_create_master_key(tmp_path / "other.key", create=True)
+    ring = KeyRing(load_master_key(tmp_path / "master.key"))
+    ring.take(*check_record(master))
+    # The first proposal is what was agreed on; a later one says nothing.
+    ring.take(*check_record(other))
+    with pytest.raises(KeysUnreadable, match="the check value does not open under this master key"):
+        KeyRing(load_master_key(tmp_path / "other.key")).take(*check_record(master))
+
+
+def test_a_key_that_is_gone_does_not_come_back_and_other_kinds_are_passed_over(tmp_path: Path) -> None:
+    master = load_or_create_master_key(tmp_path / "master.key", create=True)
+    record, key, value = sealed(CONTENTS[0], master)
+    ring = KeyRing(load_master_key(tmp_path / "master.key"))
+    for other in (value_kept("cursor", 1, b""), filler(), (b"later\0kind", None), (b"", b"")):
+        ring.take(*other)
+    ring.take(key, value)
+    assert ring.knows(record.key_id)
+    for each in (key_gone(OWNER, record.key_id), (key, value)):
+        ring.take(*each)
+        assert not ring.knows(record.key_id)
 
 
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "c2hvcnQ=\n", "no base64!\n", "AA==\nAA==\n"])

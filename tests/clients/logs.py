@@ -42,6 +42,12 @@ class MadeLog:
     entries: tuple[tuple[LogEntry, ...], ...]
     keys: dict[bytes, tuple[str, bytes]]
 
+    def prev(self, partition: int) -> bytes:
+        """What the next batch of a partition must follow."""
+        rule = PositionRule(partition, voids_legal=True)
+        rule.feed(self.entries[partition])
+        return rule.prev()
+
     def counted(self, partition: int) -> list[LogRecord]:
         """What counts in a partition, as the store reads it."""
         rule = PositionRule(partition, voids_legal=True)
@@ -110,13 +116,17 @@ class Topics:
         assert producer.flush(answer_seconds_max) == 0
 
     def leave_hole(self, partition: int) -> None:
-        """Take two offsets: one for a record that does not count, one for the marker of a transaction, no record."""
+        """Take two offsets: a record that does not count, and the marker of an aborted transaction, which is no record.
+
+        A consumer that reads what is committed only is shown neither.
+        """
         settings = {"transactional.id": os.urandom(8).hex(), "linger.ms": 0}
         producer = Producer(self._settings | settings)
         producer.init_transactions(answer_seconds_max)
         producer.begin_transaction()
         producer.produce(f"{self.prefix}.log", FILLER, partition=partition)
-        producer.commit_transaction(answer_seconds_max)
+        assert producer.flush(answer_seconds_max) == 0
+        producer.abort_transaction(answer_seconds_max)
 
     def copy(self, made: MadeLog, master: MasterKey) -> None:
         """Make both topics, and put a log into them at its own offsets."""

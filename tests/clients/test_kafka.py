@@ -37,6 +37,7 @@ from tests.clients.logs import KEPT, PARTITIONS, PAYLOAD, PURGED, MadeLog, Topic
 from tests.clients.test_records import key_record
 from tests.clients.test_rule import Writer
 from tests.contract.builders import place
+from tests.kafka.brokers import Brokers
 from tests.packaging.trees import ROOT
 
 HOME = place(KEPT, PARTITIONS)
@@ -293,3 +294,21 @@ def test_a_topic_that_is_not_there_and_a_broker_that_is_not_there_are_said(
     monkeypatch.setattr(topic, "answer_seconds_max", 0.5)
     with pytest.raises(TopicUnreadable, match=r"topic runstore\.log: "):
         next(read("127.0.0.1:1", config={"log_level": 0}))
+
+
+async def test_a_reader_that_follows_goes_on_after_the_broker_died(tmp_path: Path) -> None:
+    async with Brokers(tmp_path / "kafka") as brokers:
+        own = await asyncio.to_thread(scene, brokers.bootstrap, tmp_path)
+        before = [record.position for record in own.made.counted(HOME)]
+        writer = Writer(before[-1] + 1, own.made.prev(HOME))
+        with LogReader(own.config, prefix=own.topics.prefix, partitions=[HOME], follow=True) as reader:
+            records = iter(reader)
+            found = [(await asyncio.to_thread(next, records)).log.position for _ in before]
+            waiting = asyncio.create_task(asyncio.to_thread(next, records))
+            await brokers.kill()
+            done, _ = await asyncio.wait([waiting], timeout=topic.poll_seconds * 4)
+            assert not done
+            await brokers.start()
+            await asyncio.to_thread(own.topics.produce, "log", HOME, [(None, data) for data in writer.batch([1])])
+            assert (await waiting).log.position == writer.position
+        assert found == before

@@ -64,6 +64,7 @@ def make_log() -> MadeLog:
         shot, child = Run("shot"), Run("shot-child", parent="shot")
         for command in (create_session(KEPT), create_session(PURGED), kept.start(), purged.start(), shot.start()):
             await one.do(command)
+        await one.do(Run("kept-child", KEPT, parent="kept-run").start())
         for number in range(4):
             appended = [run.append(f"race/{number}/{run.run_id}", PAYLOAD) for run in (kept, purged, shot)]
             await asyncio.gather(*(one.do(each) for each in appended), *(other.do(each) for each in appended))

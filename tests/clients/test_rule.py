@@ -36,7 +36,7 @@ class Writer:
         self.prev = prev
         self.commands = 0
 
-    def batch(self, lengths: Sequence[int]) -> list[bytes]:
+    def batch(self, lengths: Sequence[int], appended_at: int = 1000) -> list[bytes]:
         """One batch of commands with these numbers of records; `landed` says whether it counts."""
         data: list[bytes] = []
         for length in lengths:
@@ -48,7 +48,7 @@ class Writer:
                         prev=b"" if data or index else self.prev,
                         last=index == length - 1,
                         command_id=self.commands.to_bytes(16, "big"),
-                        appended_at=1000 + self.commands,
+                        appended_at=appended_at + self.commands,
                         kind=Kind.BARRIER.value,
                     )
                 )

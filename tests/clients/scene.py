@@ -37,10 +37,11 @@ class Scene:
         return {"bootstrap.servers": self.topics.bootstrap}
 
     def reader(self, bookmarks: dict[int, Bookmark] | None = None, *, follow: bool = False) -> LogReader:
-        """A reader of all partitions that can open what is sealed."""
+        """A reader that can open what is sealed: of the partitions that have bookmarks, or of all."""
         return LogReader(
             self.config,
             prefix=self.topics.prefix,
+            partitions=bookmarks,
             bookmarks=bookmarks,
             master_key_file=self.master_key_file,
             follow=follow,
@@ -68,9 +69,10 @@ def scene(bootstrap: str, folder: Path) -> Scene:
 
 
 def rewritten(own: Scene, entries: tuple[LogEntry, ...]) -> None:
-    """Make the topic again, with other entries."""
+    """Make the topic again, with other entries in one partition."""
     own.topics.delete("log")
     own.topics.create("log", PARTITIONS)
+    own.topics.copy_entries(1 - HOME, own.made.entries[1 - HOME])
     own.topics.copy_entries(HOME, entries)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 
@@ -9,6 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from clients.python_reader import LogCut
+from clients.python_reader.rule import Rule
 from engine.logs.interface import LogEntry
 from tests.clients.scene import HOME, Scene, of, rewritten
 from tests.clients.test_rule import Writer
@@ -64,15 +66,15 @@ def test_a_log_written_again_to_the_same_length_is_noticed(own: Scene) -> None:
 
 @pytest.mark.parametrize(
     ("cut", "written"),
-    [(3, []), (1, [[4]]), (1, [[1], [1]])],
-    ids=["shorter", "a batch over the place", "a batch at the place"],
+    [(3, []), (1, [[1], [1]])],
+    ids=["shorter", "longer"],
 )
 def test_a_log_written_again_below_a_reader_that_follows_is_noticed(
     own: Scene, caplog: pytest.LogCaptureFixture, cut: int, written: list[list[int]]
 ) -> None:
     with own.reader() as reader:
         list(reader)
-        bookmarks = reader.bookmarks()
+        bookmarks = {HOME: reader.bookmarks()[HOME]}
     with own.reader(bookmarks, follow=True) as reader:
         records = iter(reader)
         entries = list(own.made.entries[HOME])
@@ -88,6 +90,19 @@ def test_a_log_written_again_below_a_reader_that_follows_is_noticed(
             entries += [LogEntry(writer.position + index, data) for index, data in enumerate(batch)]
             writer.landed(batch)
         rewritten(own, tuple(entries))
-        with pytest.raises(LogCut):
+        with pytest.raises(LogCut, match=f"partition {HOME}, position {end + 1}: "):
             next(records)
     assert "another history" not in caplog.text, "what was read is gone, not what came after it"
+
+
+def test_whoever_meets_another_history_reads_again_what_it_has_read(own: Scene) -> None:
+    # A reader of a log that was written again in place, as by a broker whose disk was put back: the topic is the same
+    # and reaches on, so only a digest tells.
+    with own.reader() as reader:
+        list(reader)
+        known = reader.bookmarks()[HOME]
+        rule = Rule(HOME, dataclasses.replace(known, digest=bytes(32)))
+        rule.compared = True
+        (following,) = Writer(known.batch_end, known.digest).batch([1])
+        with pytest.raises(LogCut, match="something else stood here"):
+            list(reader._take(rule, known.batch_end, following))

@@ -27,7 +27,15 @@ from engine.environment import Environment
 from engine.kafka.client import KafkaClient
 from engine.kafka.errors import CannotConnect, KafkaFailed, NotAnswered, NotReached, NotSent, OutOfRange, Refused
 from engine.logs.copying import Copying, Piece
-from engine.logs.interface import AppendRefused, LogClosed, LogCorrupt, LogEntry, LogUnavailable, OutcomeUnknown
+from engine.logs.interface import (
+    AppendRefused,
+    LogClosed,
+    LogCorrupt,
+    LogEntry,
+    LogUnavailable,
+    LogUnreachable,
+    OutcomeUnknown,
+)
 from engine.logs.local_copy import LocalCopy
 from engine.logs.lost import LostRecords
 
@@ -56,7 +64,7 @@ class KafkaLog:
         lost: LostRecords,
         environment: Environment,
     ) -> None:
-        """The topic must be there and fit (see `engine.kafka.topics`). The log closes the copy, not the client."""
+        """The topic must be there and fit (see `engine.kafka.topics`). The log closes client and copy with itself."""
         self._client = client
         self._topic = topic
         self._partitions = partitions
@@ -197,6 +205,7 @@ class KafkaLog:
         if self._in_flight:
             await asyncio.wait(list(self._in_flight.values()))
         await self._copying.close()
+        await self._client.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -230,10 +239,10 @@ class KafkaLog:
                 return await ask(left)
             except OutOfRange:
                 raise
+            except NotReached as error:
+                raise LogUnreachable(f"partition {partition}: {error}", partition=partition) from error
             except (NotSent, NotAnswered) as error:
                 why = str(error)
-                if isinstance(error, NotReached):
-                    break
             except KafkaFailed as error:
                 why = str(error)
                 break

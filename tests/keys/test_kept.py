@@ -127,20 +127,24 @@ def test_compaction_changes_nothing_once_all_repairs_are_written(seed: int) -> N
         assert (again.value(name), again.agreed(name)) == (kept.value(name), kept.agreed(name))
 
 
+def wait_ms(kept: Kept) -> int | None:
+    return kept.filler_wait_ms
+
+
 def test_a_filler_is_needed_when_no_record_is_late_enough_to_end_a_tombstones_segment() -> None:
     kept = Kept(SEGMENT_MS)
     due = SEGMENT_MS + tombstone_grain_ms + 1
     kept.fold(records([topic.key_kept("s", A, OLD)], 1_000))
-    assert kept.filler_wait_ms is None
+    assert wait_ms(kept) is None
     kept.fold(records([topic.key_gone("s", A)], 2_000))
-    assert kept.filler_wait_ms == due
+    assert wait_ms(kept) == due
     # Near to the first, so it is waited for with it.
     kept.fold(records([topic.key_gone("s", A)], 2_000 + tombstone_grain_ms - 1))
     kept.fold(records([topic.key_gone("s", B)], 5_000))
-    assert kept.filler_wait_ms == due - 3_000
+    assert wait_ms(kept) == due - 3_000
     kept.fold(records([topic.filler()], 2_000 + due - 1))
-    assert kept.filler_wait_ms == 1
+    assert wait_ms(kept) == 1
     kept.fold(records([topic.filler()], 2_000 + due))
-    assert kept.filler_wait_ms == 3_000
+    assert wait_ms(kept) == 3_000
     kept.fold(records([topic.key_kept("s", b"\2" * 16, NEW)], 5_000 + due))
-    assert kept.filler_wait_ms is None
+    assert wait_ms(kept) is None

@@ -67,7 +67,7 @@ class Topic:
             self.settings,
             master,
             environment or SystemEnvironment(""),
-            segment_ms=int(self.changes.get("segment.ms", segment_ms)),
+            segment_ms=segment_ms({**topic_settings, **self.changes}),
             make_client=make_client,
         )
         self.stores.append(store)

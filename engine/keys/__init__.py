@@ -1,8 +1,8 @@
 """Data keys: one an owner, so that what an owner sealed can be made unreadable in a log that cannot forget.
 
-The basics. `load_or_create_master_key` gives the master key; `RocksKeyStore` keeps data keys, wrapped under it, by owner
-in a folder, and `KafkaKeyStore` in a topic that several stores share; `Sealer` seals and opens values under them. A key
-is put before anything that it seals is logged; purging its owner leaves only sealed bytes.
+The basics. `load_or_create_master_key` gives the master key; `RocksKeyStore` keeps data keys wrapped under it, in a
+folder, and `KafkaKeyStore` in a topic that several stores share; `Sealer` seals and opens values under them. A key is
+put before anything that it seals is logged; purging its owner leaves only sealed bytes.
 
 The caveats.
 

@@ -344,6 +344,7 @@ class KafkaKeyStore:
         raise self._error(f"data key {key_id.hex()} was purged before it was kept")
 
     async def _pause(self, error: KafkaFailed) -> None:
+        self._check_open()
         self._why = str(error)
         await asyncio.sleep(retry_seconds)
 

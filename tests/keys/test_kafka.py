@@ -224,6 +224,36 @@ async def test_what_cannot_be_read_is_told_and_passed_over(topic: Topic, caplog:
     await a.put("session:2", *key())
 
 
+async def test_a_topic_that_was_made_anew_is_told_and_followed_again(
+    topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await topic.open()
+    old, old_key = key()
+    gone, gone_key = key()
+    await store.put("session:1", old, old_key)
+    await store.put("session:2", gone, gone_key)
+    copy = key_kept("session:2", gone, wrapped(store, gone))
+    await store.purge("session:2")
+    with caplog.at_level(logging.ERROR, "runstore.keys"):
+        await topic.delete()
+        await topic.make()
+        await until(lambda: bool(caplog.records))
+    assert "was cut or made anew" in caplog.text
+    new, new_key = key()
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await store.put("session:3", new, new_key)
+                break
+            except KeyStoreError:
+                new, new_key = key()
+    await topic.write(copy)
+    await store.refresh()
+    assert (store.get(old), store.get(new), store.get(gone)) == (old_key, new_key, None)
+    with pytest.raises(KeyStoreError, match="nothing that tells of which master key"):
+        await topic.open()
+
+
 # -- limits and cost
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from schemas.commands import Command
 from schemas.refusals import Code, Refusal, Refused, refuse
+from schemas.replays import ModelInput, Prompts, RunTree, ToolCalls, Transcript
 from schemas.values import (
     Answer,
     Checkpoint,
@@ -98,8 +99,37 @@ class StoreState(Protocol):
         ...
 
 
+class ReplayPort(Protocol):
+    """What is read back from a run's records."""
+
+    async def transcript(self, run_id: str, through: str = "") -> Transcript | Refusal:
+        """The messages of a run, all or through one of its records."""
+        ...
+
+    async def model_input(self, run_id: str, keep_turns: int = 0) -> ModelInput | Refusal:
+        """What the next model call of a run would see, the newest turns apart where any are to be kept."""
+        ...
+
+    async def prompts(self, run_id: str, *, descendants: bool = True, predecessors: bool = False) -> Prompts | Refusal:
+        """The prompts that shaped a run."""
+        ...
+
+    async def tree(self, run_id: str) -> RunTree | Refusal:
+        """A run's descendants, and the runs before and after it."""
+        ...
+
+    async def tool_calls(self, run_id: str) -> ToolCalls | Refusal:
+        """A run's tool calls, each with its result."""
+        ...
+
+
 class StorePort(Protocol):
     """A store, as the service asks it. A refusal is an answer; an exception is a bug."""
+
+    @property
+    def replay(self) -> ReplayPort:
+        """What is read back from a run's records."""
+        ...
 
     async def execute(self, command: Command) -> Answer | Refusal:
         """Do one command, whole or not at all."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -12,6 +11,7 @@ import msgspec
 from schemas.refusals import Code, Refusal
 from service.answers import JsonObject
 from service.body import Body
+from service.json_text import encoded
 from service.problems import RETRY_AFTER_SECONDS, STATUS, problem
 from service.query import Query, decode_percent
 
@@ -38,12 +38,7 @@ class Reply:
 
 def answered(answer: JsonObject) -> Reply:
     """200 with a JSON object."""
-    try:
-        body = msgspec.json.encode(answer)
-    except UnicodeEncodeError:
-        # A text may hold a lone surrogate, as an escape in a payload can: it is shown as that escape again.
-        body = json.dumps(answer, separators=(",", ":")).encode("ascii")
-    return Reply(200, body, _JSON)
+    return Reply(200, encoded(answer), _JSON)
 
 
 def text(body: bytes, content_type: bytes) -> Reply:

@@ -82,8 +82,8 @@ def named(message: Json) -> list[tuple[int, str, str]]:
     """The tool uses and results of a message: part, kind and ID."""
     names = {"tool_use": "id", "tool_result": "tool_use_id"}
     return [
-        (index, part["kind"], part[names[part["kind"]]])
-        for index, part in enumerate(message["parts"])
+        (index, part["kind"], part.get(names[part["kind"]]) or "")
+        for index, part in enumerate(message.get("parts") or [])
         if part["kind"] in names
     ]
 

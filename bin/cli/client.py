@@ -54,8 +54,13 @@ class Client:
 
     def get(self, *parts: str, **query: str) -> dict[str, Any]:
         """Read a view; empty query parameters are left out."""
+        return self.get_text(*parts, **query)[0]
+
+    def get_text(self, *parts: str, **query: str) -> tuple[dict[str, Any], str]:
+        """Read a view, and its JSON text too, in which every digit and escape is as it came."""
         given = {name: value for name, value in query.items() if value}
-        return self._ask("GET", path_of(*parts) + ("?" + urlencode(given) if given else ""), None)
+        told, text = self._ask("GET", path_of(*parts) + ("?" + urlencode(given) if given else ""), None)
+        return told, text.decode()
 
     def call(self, method: str, **arguments: Any) -> dict[str, Any]:
         """Call a method of the store."""
@@ -63,9 +68,9 @@ class Client:
 
     def post(self, *parts: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Post a JSON object."""
-        return self._ask("POST", path_of(*parts), json.dumps(arguments).encode())
+        return self._ask("POST", path_of(*parts), json.dumps(arguments).encode())[0]
 
-    def _ask(self, verb: str, path: str, body: bytes | None) -> dict[str, Any]:
+    def _ask(self, verb: str, path: str, body: bytes | None) -> tuple[dict[str, Any], bytes]:
         reading = verb == "GET"
         try:
             status, kind, answer = _exchange(self.url, verb, path, body, answer_seconds_max)
@@ -88,7 +93,7 @@ class Client:
         except ValueError:
             told = None
         if isinstance(told, dict) and status == _OK:
-            return told
+            return told, answer
         if isinstance(told, dict) and kind == _PROBLEM and isinstance(told.get("code"), str):
             raise self._problem(told, reading=reading)
         raise CliError(f"what answers at {self.url} is no Runstore (HTTP {status})", "name the service with --url")

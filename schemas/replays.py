@@ -100,6 +100,14 @@ class RunTree:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportedRun:
+    """A run as an export tells it; `predecessor_run_id` is empty where it continues none."""
+
+    run: RunMeta
+    predecessor_run_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool call by the runtime's ID, with the provider's beside it.
 

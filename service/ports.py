@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from schemas.commands import Command
 from schemas.refusals import Code, Refusal, Refused, refuse
-from schemas.replays import ModelInput, Prompts, RunTree, ToolCalls, Transcript
+from schemas.replays import ExportedRun, ModelInput, Prompts, RunTree, ToolCalls, Transcript
 from schemas.values import (
     Answer,
     Checkpoint,
     Page,
+    Record,
     RunDetail,
     RunMeta,
     Session,
@@ -99,6 +100,27 @@ class StoreState(Protocol):
         ...
 
 
+class ExportPort(Protocol):
+    """What is exported, handed out a little at a time. Each method raises `Refused` where it cannot go on."""
+
+    @property
+    def session(self) -> Session | None:
+        """The session, if it is one."""
+        ...
+
+    def runs(self) -> AsyncIterator[ExportedRun]:
+        """Every run in the order of their starts."""
+        ...
+
+    def records(self) -> AsyncIterator[Record]:
+        """Every record in log order."""
+        ...
+
+    def checkpoints(self) -> AsyncIterator[tuple[str, Checkpoint]]:
+        """Every checkpoint, with its run's ID."""
+        ...
+
+
 class ReplayPort(Protocol):
     """What is read back from a run's records."""
 
@@ -120,6 +142,18 @@ class ReplayPort(Protocol):
 
     async def tool_calls(self, run_id: str) -> ToolCalls | Refusal:
         """A run's tool calls, each with its result."""
+        ...
+
+    async def export_run(self, run_id: str) -> ExportPort | Refusal:
+        """A run with its descendants, to read elsewhere."""
+        ...
+
+    async def export_tree(self, root_run_id: str) -> ExportPort | Refusal:
+        """A sessionless tree, to import elsewhere."""
+        ...
+
+    async def export_session(self, session_id: str) -> ExportPort | Refusal:
+        """A session with all its runs, to import elsewhere."""
         ...
 
 

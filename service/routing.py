@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -27,13 +27,17 @@ _RETRY: Final[tuple[Header, ...]] = (*_PROBLEM, (b"retry-after", str(RETRY_AFTER
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer as bytes. `outcome` is `ok` or the refusal's code; `close` ends the connection after it."""
+    """An answer as bytes. `outcome` is `ok` or the refusal's code; `close` ends the connection after it.
+
+    `chunks`, where there are any, are sent one by one in place of `body`.
+    """
 
     status: int
     body: bytes
     headers: tuple[Header, ...]
     outcome: str = "ok"
     close: bool = False
+    chunks: AsyncIterator[bytes] | None = None
 
 
 def answered(answer: JsonObject) -> Reply:
@@ -44,6 +48,11 @@ def answered(answer: JsonObject) -> Reply:
 def text(body: bytes, content_type: bytes) -> Reply:
     """200 with a body of another kind."""
     return Reply(200, body, ((b"content-type", content_type), *_COMMON))
+
+
+def streamed(chunks: AsyncIterator[bytes], content_type: bytes) -> Reply:
+    """200 with a body of another kind, sent as it is made."""
+    return Reply(200, b"", ((b"content-type", content_type), *_COMMON), chunks=chunks)
 
 
 def refused(

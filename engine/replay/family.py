@@ -8,18 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from engine.reads import Reader
 from engine.replay.history import History, portions
 from projections import layout
-from projections.layout import number_bytes
 from projections.rows import RunRow
 from schemas.payloads import ChildRunLinkedPayload
 from schemas.replays import RunTree, TreeRun
 from schemas.values import CHILD_RUN_LINKED, ChildLink, RunMeta
-
-_SCAN_ROWS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +35,8 @@ async def read_tree(history: History) -> RunTree:
         metas = await _metas(history, [each.run_id for each in portion])
         runs += [TreeRun(meta, each.depth, each.link) for meta, each in zip(metas, portion, strict=True)]
     before = await _metas(history, [run_id for run_id, _ in chain(history)])
-    after = await _metas(history, history.look(partial(_successors, row=history.row, end=history.end)))
+    successors = await history.rows_at(layout.successors_prefix(history.row.owner, history.row.number))
+    after = await _metas(history, [run_id.decode() for _, run_id in successors])
     return RunTree(tuple(runs), tuple(before), tuple(after))
 
 
@@ -73,7 +70,7 @@ async def _metas(history: History, run_ids: Sequence[str]) -> list[RunMeta]:
 
 
 def _as_they_stand(reader: Reader, run_ids: Sequence[str]) -> list[RunMeta]:
-    return [reader.meta(run_id, _row(reader, run_id)) for run_id in run_ids]
+    return [reader.meta(run_id, row_of(reader, run_id)) for run_id in run_ids]
 
 
 def _linked(reader: Reader, positions: Sequence[int], depth: int) -> list[Member]:
@@ -84,30 +81,19 @@ def _linked(reader: Reader, positions: Sequence[int], depth: int) -> list[Member
         assert isinstance(payload, ChildRunLinkedPayload)
         child = payload.child_run_id
         link = ChildLink(child, payload.child_agent_id, payload.tool_name, payload.tool_call_id)
-        found.append(Member(child, _row(reader, child), depth, link))
+        found.append(Member(child, row_of(reader, child), depth, link))
     return found
 
 
 def _predecessors(reader: Reader, row: RunRow) -> list[tuple[str, RunRow]]:
     found: list[tuple[str, RunRow]] = []
     while run_id := row.predecessor_run_id:
-        row = _row(reader, run_id)
+        row = row_of(reader, run_id)
         found.append((run_id, row))
     return found
 
 
-def _successors(reader: Reader, row: RunRow, end: int) -> list[str]:
-    """The runs that continue a run, in the order of the log."""
-    prefix = layout.successors_prefix(row.owner, row.number)
-    found: list[str] = []
-    begin = prefix
-    while rows := reader.view.scan(begin, prefix + number_bytes(end), _SCAN_ROWS):
-        found += [run_id.decode() for _, run_id in rows]
-        begin = rows[-1][0] + b"\x00"
-    return found
-
-
-def _row(reader: Reader, run_id: str) -> RunRow:
+def row_of(reader: Reader, run_id: str) -> RunRow:
     """The row of a run that another one's record names, so that it lives in the same partition."""
     row = reader.view.run(run_id)
     assert row is not None, f"run {run_id!r} is named by its family and has no row"

@@ -8,8 +8,9 @@ from typing import TypeVar
 from engine.cursors import Cursors
 from engine.environment import Environment
 from engine.partition import PartitionUnavailable
+from engine.replay.exports import Export, run_export, session_export, tree_export
 from engine.replay.family import read_tree
-from engine.replay.history import History, history_of
+from engine.replay.history import History, history_of, session_history_of
 from engine.replay.provenance import read_prompts
 from engine.replay.tool_calls import read_tool_calls
 from engine.replay.transcripts import read_model_input, read_transcript
@@ -51,6 +52,27 @@ class Replay:
     async def tool_calls(self, run_id: str) -> ToolCalls | Refusal:
         """The tool calls of a run, each with its result."""
         return await self._read(run_id, read_tool_calls)
+
+    async def export_run(self, run_id: str) -> Export | Refusal:
+        """A run with its descendants, to read elsewhere."""
+        return await self._read(run_id, run_export)
+
+    async def export_tree(self, root_run_id: str) -> Export | Refusal:
+        """A sessionless tree, to import elsewhere."""
+        return await self._read(root_run_id, tree_export)
+
+    async def export_session(self, session_id: str) -> Export | Refusal:
+        """A session with all its runs, to import elsewhere."""
+        if (problem := check_id(session_id, "session_id")) is not None:
+            return invalid(problem)
+        home = self._router.home_of(session_id)
+        try:
+            row, prefix = await session_history_of(home, self._cursors, session_id, self._pause)
+            return await session_export(session_id, row, prefix)
+        except PartitionUnavailable as error:
+            return error.refusal
+        except Refused as refused:
+            return refused.refusal
 
     async def _read(self, run_id: str, read: Callable[[History], Awaitable[T]]) -> T | Refusal:
         if (problem := check_id(run_id, "run_id")) is not None:

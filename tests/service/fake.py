@@ -27,6 +27,7 @@ from schemas.values import (
     SessionStatus,
     StartOutcome,
 )
+from service.ports import ExportPort
 
 NOON = 1_796_050_606_812
 NOON_TEXT = "2026-11-30T14:56:46.812Z"
@@ -130,6 +131,18 @@ class FakeReplay:
 
     async def tool_calls(self, run_id: str) -> ToolCalls | Refusal:
         found: ToolCalls | Refusal = self._read("run tool calls", run_id)
+        return found
+
+    async def export_run(self, run_id: str) -> ExportPort | Refusal:
+        found: ExportPort | Refusal = self._read("run export", run_id)
+        return found
+
+    async def export_tree(self, root_run_id: str) -> ExportPort | Refusal:
+        found: ExportPort | Refusal = self._read("run tree export", root_run_id)
+        return found
+
+    async def export_session(self, session_id: str) -> ExportPort | Refusal:
+        found: ExportPort | Refusal = self._read("session export", session_id)
         return found
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from bin.cli import run_views
+from bin.cli import run_views, transfers
 from bin.cli.client import Client, checked_id
 from bin.cli.groups import Group
 from bin.cli.options import json_option, with_settings
@@ -32,10 +32,17 @@ _ROOMY_CHARS: Final = 100
 
 @click.group("runs", cls=Group)
 def command() -> None:
-    """List and show runs, and read them back."""
+    """List and show runs, read them back, export and import them."""
 
 
-for each in (run_views.transcript, run_views.prompts, run_views.tree, run_views.tools):
+for each in (
+    run_views.transcript,
+    run_views.prompts,
+    run_views.tree,
+    run_views.tools,
+    transfers.export_run,
+    transfers.import_tree,
+):
     command.add_command(each)
 
 

@@ -126,8 +126,14 @@ class Service:
         headers = [*reply.headers, *(_CLOSE if self._draining else ())]
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         if verb != "HEAD":
-            async for chunk in chunks:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            try:
+                async for chunk in chunks:
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            except Exception as error:  # noqa: BLE001 - bugs stay inside
+                # What was sent cannot be taken back, but nobody may take it for whole: the connection breaks.
+                self._metrics.bug()
+                unexpected(error)
+                return
         await send({"type": "http.response.body", "body": b""})
 
     def _routes(self, holder: StoreHolder) -> Iterator[Route]:

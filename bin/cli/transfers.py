@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import click
 
@@ -83,13 +83,12 @@ def _export(client: Client, parts: Sequence[str], output: Path | None, *, whole:
         return
     # Nothing of that name is there before the export is whole.
     partial = output.with_name(output.name + ".part")
-    with partial.open("wb") as file:
-        _copy(client.lines(*parts), _writer(file), whole=whole)
-    partial.replace(output)
-
-
-def _writer(file: BinaryIO) -> Callable[[bytes], int]:
-    return file.write
+    try:
+        with partial.open("wb") as file:
+            _copy(client.lines(*parts), file.write, whole=whole)
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _copy(lines: Iterator[bytes], write: Callable[[bytes], object], *, whole: bool) -> None:

@@ -16,7 +16,7 @@ from engine.pending import QueueLimits
 from engine.replay import history
 from engine.store import Store
 from projections.view import MemoryView
-from schemas.refusals import Code, Refusal
+from schemas.refusals import Code, Refusal, Refused
 from schemas.replays import Prompts, RunTree, ToolCalls, Transcript
 from tests.contract import builders
 from tests.contract.builders import Run, compact
@@ -173,6 +173,41 @@ async def test_many_records_are_read_in_order_over_many_portions(store: Store, s
     calls = await store.replay.tool_calls(run.run_id)
     assert isinstance(calls, ToolCalls)
     assert [each.tool_call_id for each in calls.calls] == [str(number) for number in range(5 * FEW + 3)]
+
+
+async def test_an_export_is_of_one_prefix(store: Store, scene: Scene) -> None:
+    run = await talkative(scene)
+    await scene.child(run)
+    export = await store.replay.export_session(run.session_id)
+    assert not isinstance(export, Refusal)
+    await scene.do(said(run, "late"))
+    await scene.child(run)
+    await scene.do(run.suspend())
+    assert [each.run.run_id async for each in export.runs()] == list(export.run_ids)
+    assert len(export.run_ids) == 2
+    records = [each async for each in export.records()]
+    assert len(records) == 3 * FEW + 3
+    assert records == sorted(records, key=lambda each: each.id)
+    assert [each async for each in export.checkpoints()] == []
+
+
+async def test_a_purge_ends_an_export_with_its_refusal(store: Store, scene: Scene) -> None:
+    run = await talkative(scene)
+    await scene.do(run.end())
+    await scene.do(builders.end_session(run.session_id))
+    export = await store.replay.export_session(run.session_id)
+    of_run = await store.replay.export_run(run.run_id)
+    assert not isinstance(export, Refusal)
+    assert not isinstance(of_run, Refusal)
+    records = export.records()
+    assert (await anext(records)).content.run_id == run.run_id
+    await scene.do(builders.purge_session(run.session_id))
+    with pytest.raises(Refused) as refused:
+        [each async for each in records]
+    assert refused.value.code is Code.SESSION_PURGED
+    with pytest.raises(Refused) as refused:
+        [each async for each in of_run.records()]
+    assert refused.value.code is Code.RUN_NOT_FOUND
 
 
 class Counted:

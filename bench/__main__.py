@@ -14,9 +14,9 @@ from bench.commands import Plan, run
 from bench.report import report
 from bench.workers import WorkerFailed
 
-QUICK: Final = Plan(rounds=3, seconds=0.5, http_seconds=2.0, records=30_000)
-FULL: Final = Plan(rounds=7, seconds=1.5, http_seconds=5.0, records=100_000)
-SMOKE: Final = Plan(rounds=1, seconds=0.05, http_seconds=0.1, records=200)
+QUICK: Final = Plan(rounds=3, seconds=0.5, http_seconds=2.0, records=30_000, run_records=100_000, read_seconds=0.1)
+FULL: Final = Plan(rounds=7, seconds=1.5, http_seconds=5.0, records=100_000, run_records=1_000_000, read_seconds=0.5)
+SMOKE: Final = Plan(rounds=1, seconds=0.05, http_seconds=0.1, records=200, run_records=500, read_seconds=0.1)
 """For a test that all of it still runs; its figures mean nothing."""
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench import load, ours, rebuilding
+from bench import load, ours, reading_back, rebuilding
 from bench.load import HttpLoad
 from bench.measuring import Measured, fsync_ms
 from bench.ours import Load
+from bench.reading_back import ReadBack, Write
 from bench.rebuilding import Prepare, Rebuild, Scan
 from bench.workers import Worker, WorkerFailed, processor_seconds, wait_until
 
@@ -40,6 +41,8 @@ class Plan:
     seconds: float
     http_seconds: float
     records: int
+    run_records: int
+    read_seconds: float
     alone: bool = False
     """Leave the rival out; it need not be installed then."""
 
@@ -70,6 +73,11 @@ class Results:
     rebuilds: list[Measured] = field(default_factory=list)
     scans: list[Measured] = field(default_factory=list)
     reads: list[Measured] = field(default_factory=list)
+    written: Measured | None = None
+    read_back: dict[str, dict[bool, list[Measured]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+    """By view, and by whether the run is the long one."""
     fsync_ms: list[float] = field(default_factory=list)
 
 
@@ -86,6 +94,7 @@ def run(plan: Plan, folder: Path, say: Callable[[str], None]) -> Results:
     _durable(plan, folder, results, say)
     _http(plan, folder, results, say)
     _rebuilds(plan, folder, results, say)
+    _read_back(plan, folder, results, say)
     return results
 
 
@@ -134,6 +143,20 @@ def _rebuilds(plan: Plan, folder: Path, results: Results, say: Callable[[str], N
             requests = ((Rebuild(), results.rebuilds), (Scan(), results.scans), (Scan(decoded=False), results.reads))
             for request, into in requests if number % 2 == 0 else reversed(requests):
                 into.append(worker.ask(request, 2 * _ANSWER_SECONDS_MAX))
+
+
+def _read_back(plan: Plan, folder: Path, results: Results, say: Callable[[str], None]) -> None:
+    read = folder / "reading"
+    read.mkdir()
+    with Worker(reading_back.make_handler, read) as worker:
+        say(f"writing a run of {plan.run_records:,} records")
+        results.written = worker.ask(Write(plan.run_records), 10 * _ANSWER_SECONDS_MAX)
+        for number in range(plan.rounds):
+            say(f"reading runs back, round {number + 1} of {plan.rounds}")
+            for view in reading_back.VIEWS:
+                for long in (False, True) if number % 2 == 0 else (True, False):
+                    measured = worker.ask(ReadBack(view, long, plan.read_seconds), _ANSWER_SECONDS_MAX)
+                    results.read_back[view][long].append(measured)
 
 
 @contextmanager

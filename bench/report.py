@@ -14,6 +14,7 @@ from typing import Final
 
 from bench.commands import CONNECTIONS, OURS, RECORDER, RIVAL, ROWS, Plan, Results, Row
 from bench.measuring import Measured
+from bench.reading_back import NEEDED, SHORT_RECORDS
 
 _HEADINGS: Final = (
     "",
@@ -33,7 +34,7 @@ _NAMES: Final = {("three", False): "three records", ("three", True): "  any run 
 
 def report(results: Results, plan: Plan, folder: Path) -> str:
     """Everything that was measured, as text."""
-    parts = [_machine(results, plan, folder), _durable(results), _http(results), _rebuild(results)]
+    parts = [_machine(results, plan, folder), _durable(results), _http(results), _rebuild(results), _read_back(results)]
     return "\n\n".join(parts)
 
 
@@ -102,6 +103,22 @@ def _rebuild(results: Results) -> str:
         ("writing that log, 512 callers", "", f"{prepared.rate:,.0f}", f"{1e6 / prepared.rate:.1f}"),
     ]
     return f"{head}\n" + "\n".join(_table(rows))
+
+
+def _read_back(results: Results) -> str:
+    written = results.written
+    assert written is not None
+    long = written.commands - SHORT_RECORDS
+    head = f"Reading a run of {long:,} records back, beside one of {SHORT_RECORDS}, {NEEDED} records a type needed"
+    rows = [("", "x short run's time", "long p50 ms", "long p99 ms", "short p50 ms", "short p99 ms")]
+    for view, sides in results.read_back.items():
+        ratio = _ratios(sides[False], sides[True])
+        rows.append((view, ratio, *_fine_latencies(sides[True]), *_fine_latencies(sides[False])))
+    return f"{head}\n" + "\n".join([*_table(rows), f"written at {written.rate:,.0f} records/s"])
+
+
+def _fine_latencies(measured: Sequence[Measured]) -> tuple[str, str]:
+    return f"{median(each.p50_ms for each in measured):.2f}", f"{median(each.p99_ms for each in measured):.2f}"
 
 
 def _ratios(ours: Sequence[Measured], others: Sequence[Measured]) -> str:

@@ -222,6 +222,10 @@ class Partition:
         self._wake.set()
         return await future
 
+    def look(self, function: Callable[[View], T]) -> T:
+        """Evaluate a read at once, on a state that may be older than this call. Raises `PartitionUnavailable`."""
+        return self._evaluate(function)
+
     async def rebuild(self) -> str:
         """Rebuild the projection beside the one that serves, and swap them when the new one has caught up.
 

@@ -23,6 +23,7 @@ from engine.partition import Partition, PartitionStatus, PartitionUnavailable
 from engine.pending import NOT_TRIED, CommandSequence, Outcome, unavailable
 from engine.purges import Purges
 from engine.reads import Reader
+from engine.replay import Replay
 from engine.router import Router
 from engine.session_list import list_sessions
 from projections import layout
@@ -104,6 +105,7 @@ class Store:
         self._environment = environment
         self._release = release
         self._answer_seconds_max = answer_seconds_max
+        self.replay = Replay(self._router, cursors, environment)
         self._closed = False
         self._keys_in_making: dict[str, asyncio.Future[bytes]] = {}
         self._rebuild: asyncio.Task[None] | None = None

@@ -43,10 +43,18 @@ def validate_planner(messages: Sequence[Message]) -> Violation | None:
 
 
 def validate_bedrock(messages: Sequence[Message]) -> Violation | None:
-    """The planner's rule, and besides it every assistant message that holds a tool use starts with thinking."""
-    violation = validate_planner(messages)
-    if violation is not None:
-        return violation
+    """The planner's rule, and besides it every assistant message that holds a tool use starts with thinking.
+
+    Of two violations the one in the earlier message is the first; in the same message it is the planner's.
+    """
+    planner = validate_planner(messages)
+    thinking = _check_thinking(messages)
+    if planner is None or thinking is None:
+        return planner or thinking
+    return thinking if thinking.message < planner.message else planner
+
+
+def _check_thinking(messages: Sequence[Message]) -> Violation | None:
     for index, message in enumerate(messages):
         if message.role != "assistant" or isinstance(next(iter(message.parts), None), ThinkingPart):
             continue

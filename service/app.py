@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from time import perf_counter
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from service.batch import Batches
 from service.body import Body, Buffers, Disconnected, Receive
 from service.browsers import foreign
 from service.commands import Commands
+from service.exports import Exports
 from service.metrics import Metrics
 from service.openapi import describe
 from service.operations import Operations
@@ -106,6 +107,9 @@ class Service:
             return refused(unexpected(error))
 
     async def _send(self, reply: Reply, verb: str, body: Body, send: Send) -> None:
+        if reply.chunks is not None:
+            await self._stream(reply, reply.chunks, verb, send)
+            return
         close = reply.close or self._draining
         headers = [*reply.headers, (b"content-length", str(len(reply.body)).encode())]
         if close:
@@ -118,10 +122,25 @@ class Service:
             content = b""
         await send({"type": "http.response.body", "body": content})
 
+    async def _stream(self, reply: Reply, chunks: AsyncIterator[bytes], verb: str, send: Send) -> None:
+        headers = [*reply.headers, *(_CLOSE if self._draining else ())]
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        if verb != "HEAD":
+            try:
+                async for chunk in chunks:
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            except Exception as error:  # noqa: BLE001 - bugs stay inside
+                # What was sent cannot be taken back, but nobody may take it for whole: the connection breaks.
+                self._metrics.bug()
+                unexpected(error)
+                return
+        await send({"type": "http.response.body", "body": b""})
+
     def _routes(self, holder: StoreHolder, kafka: KafkaPlace | None) -> Iterator[Route]:
         yield from Commands(holder, self._metrics).routes()
         yield from Batches(holder, self._metrics).routes()
         yield from Views(holder).routes()
+        yield from Exports(holder).routes()
         yield from Operations(holder, self._metrics, kafka).routes()
         yield Route(
             "GET",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from schemas.commands import Command
 from schemas.refusals import Code, Refusal, Refused, refuse
+from schemas.replays import ExportedRun, ModelInput, Prompts, RunTree, ToolCalls, Transcript
 from schemas.values import (
     Answer,
     Checkpoint,
     Page,
+    Record,
     RunDetail,
     RunMeta,
     Session,
@@ -108,8 +110,70 @@ class StoreState(Protocol):
         ...
 
 
+class ExportPort(Protocol):
+    """What is exported, handed out a little at a time. Each method raises `Refused` where it cannot go on."""
+
+    @property
+    def session(self) -> Session | None:
+        """The session, if it is one."""
+        ...
+
+    def runs(self) -> AsyncIterator[ExportedRun]:
+        """Every run in the order of their starts."""
+        ...
+
+    def records(self) -> AsyncIterator[Record]:
+        """Every record in log order."""
+        ...
+
+    def checkpoints(self) -> AsyncIterator[tuple[str, Checkpoint]]:
+        """Every checkpoint, with its run's ID."""
+        ...
+
+
+class ReplayPort(Protocol):
+    """What is read back from a run's records."""
+
+    async def transcript(self, run_id: str, through: str = "") -> Transcript | Refusal:
+        """The messages of a run, all or through one of its records."""
+        ...
+
+    async def model_input(self, run_id: str, keep_turns: int = 0) -> ModelInput | Refusal:
+        """What the next model call of a run would see, the newest turns apart where any are to be kept."""
+        ...
+
+    async def prompts(self, run_id: str, *, descendants: bool = True, predecessors: bool = False) -> Prompts | Refusal:
+        """The prompts that shaped a run."""
+        ...
+
+    async def tree(self, run_id: str) -> RunTree | Refusal:
+        """A run's descendants, and the runs before and after it."""
+        ...
+
+    async def tool_calls(self, run_id: str) -> ToolCalls | Refusal:
+        """A run's tool calls, each with its result."""
+        ...
+
+    async def export_run(self, run_id: str) -> ExportPort | Refusal:
+        """A run with its descendants, to read elsewhere."""
+        ...
+
+    async def export_tree(self, root_run_id: str) -> ExportPort | Refusal:
+        """A sessionless tree, to import elsewhere."""
+        ...
+
+    async def export_session(self, session_id: str) -> ExportPort | Refusal:
+        """A session with all its runs, to import elsewhere."""
+        ...
+
+
 class StorePort(Protocol):
     """A store, as the service asks it. A refusal is an answer; an exception is a bug."""
+
+    @property
+    def replay(self) -> ReplayPort:
+        """What is read back from a run's records."""
+        ...
 
     async def execute(self, command: Command) -> Answer | Refusal:
         """Do one command, whole or not at all."""

@@ -60,6 +60,22 @@ def limit_of(query: Query) -> int:
     return limit
 
 
+def flag_of(query: Query, name: str, *, default: bool) -> bool:
+    """A parameter that is `true` or `false`."""
+    text = query.get(name)
+    if text not in (None, "true", "false"):
+        raise Refused(invalid(f"query parameter {name} must be true or false"))
+    return default if text is None else text == "true"
+
+
+def count_of(query: Query, name: str) -> int:
+    """A parameter that counts something: a whole number, and 0 where none is given."""
+    text = query.get(name, "0")
+    if not _small_number(text):
+        raise Refused(invalid(f"query parameter {name} must be a whole number of at most nine digits"))
+    return int(text)
+
+
 def list_of(query: Query, name: str) -> tuple[str, ...]:
     """A parameter that holds one value or several, with commas between; none at all where it is not given."""
     text = query.get(name)

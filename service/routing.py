@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -12,6 +11,7 @@ import msgspec
 from schemas.refusals import Code, Refusal
 from service.answers import JsonObject
 from service.body import Body
+from service.json_text import encoded
 from service.problems import RETRY_AFTER_SECONDS, STATUS, problem
 from service.query import Query, decode_percent
 
@@ -27,28 +27,32 @@ _RETRY: Final[tuple[Header, ...]] = (*_PROBLEM, (b"retry-after", str(RETRY_AFTER
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer as bytes. `outcome` is `ok` or the refusal's code; `close` ends the connection after it."""
+    """An answer as bytes. `outcome` is `ok` or the refusal's code; `close` ends the connection after it.
+
+    `chunks`, where there are any, are sent one by one in place of `body`.
+    """
 
     status: int
     body: bytes
     headers: tuple[Header, ...]
     outcome: str = "ok"
     close: bool = False
+    chunks: AsyncIterator[bytes] | None = None
 
 
 def answered(answer: JsonObject) -> Reply:
     """200 with a JSON object."""
-    try:
-        body = msgspec.json.encode(answer)
-    except UnicodeEncodeError:
-        # A text may hold a lone surrogate, as an escape in a payload can: it is shown as that escape again.
-        body = json.dumps(answer, separators=(",", ":")).encode("ascii")
-    return Reply(200, body, _JSON)
+    return Reply(200, encoded(answer), _JSON)
 
 
 def text(body: bytes, content_type: bytes) -> Reply:
     """200 with a body of another kind."""
     return Reply(200, body, ((b"content-type", content_type), *_COMMON))
+
+
+def streamed(chunks: AsyncIterator[bytes], content_type: bytes) -> Reply:
+    """200 with a body of another kind, sent as it is made."""
+    return Reply(200, b"", ((b"content-type", content_type), *_COMMON), chunks=chunks)
 
 
 def refused(

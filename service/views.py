@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import urlencode
 
-import msgspec
-
-from schemas.refusals import Code, Refusal, Refused, invalid
+from schemas.refusals import Code, Refused, invalid
 from schemas.values import Page, RunStatus, SessionStatus
 from service import answers, render
 from service.answers import JsonObject
+from service.json_text import encoded
 from service.ports import StoreHolder, StorePort
 from service.query import Query, limit_of, list_of, parse_query, payload_is_json
+from service.replays import REPLAY_VIEWS
 from service.routing import Call, Parameter, Reply, Route, Router, answered
-
-T = TypeVar("T")
-Read = Callable[[StorePort, tuple[str, ...], Query], Awaitable[JsonObject]]
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """One view: `read` is handed the IDs in its path and its query, and raises `Refused`."""
-
-    path: str
-    name: str
-    summary: str
-    answer: Any
-    read: Read
-    parameters: tuple[Parameter, ...] = ()
-    codes: tuple[Code, ...] = ()
-
-    @property
-    def known(self) -> tuple[str, ...]:
-        """The names of its parameters."""
-        return tuple(each.name for each in self.parameters)
+from service.view import PAYLOAD, View, found
 
 
 async def get(store: StorePort, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Read a view as HTTP would, by its path with percent-encoded IDs. Raises `Refused`."""
-    found = _ROUTER.find(path.encode())
-    if found is None:
+    place = _ROUTER.find(path.encode())
+    if place is None:
         raise Refused(invalid("there is no view at this path"))
-    view = found.verbs["GET"]
-    answer = await view.read(store, found.ids, parse_query(urlencode(query or {}).encode(), view.known))
-    shown: dict[str, Any] = json.loads(msgspec.json.encode(answer))
+    view = place.verbs["GET"]
+    answer = await view.read(store, place.ids, parse_query(urlencode(query or {}).encode(), view.known))
+    shown: dict[str, Any] = json.loads(encoded(answer))
     return shown
 
 
@@ -81,32 +60,32 @@ async def _sessions(store: StorePort, _ids: tuple[str, ...], query: Query) -> Js
     limit, status = limit_of(query), query.get("status", "")
     if status:
         _check_status(SessionStatus, (status,))
-    return render.session_page(_found(await store.list_sessions(status, query.get("cursor", ""), limit)))
+    return render.session_page(found(await store.list_sessions(status, query.get("cursor", ""), limit)))
 
 
 async def _session(store: StorePort, ids: tuple[str, ...], _query: Query) -> JsonObject:
-    return render.session_detail(_found(await store.session_detail(ids[0])))
+    return render.session_detail(found(await store.session_detail(ids[0])))
 
 
 async def _session_runs(store: StorePort, ids: tuple[str, ...], query: Query) -> JsonObject:
     statuses = list_of(query, "status")
     _check_status(RunStatus, statuses)
-    runs = _found(await store.list_runs_by_session(ids[0], statuses))
+    runs = found(await store.list_runs_by_session(ids[0], statuses))
     return {"runs": [render.run(each) for each in runs]}
 
 
 async def _session_records(store: StorePort, ids: tuple[str, ...], query: Query) -> JsonObject:
     cursor, limit, types, shown = _page_query(query)
-    return shown(_found(await store.list_session_records(ids[0], cursor, limit, types)))
+    return shown(found(await store.list_session_records(ids[0], cursor, limit, types)))
 
 
 async def _run(store: StorePort, ids: tuple[str, ...], _query: Query) -> JsonObject:
-    return render.run_detail(_found(await store.run_detail(ids[0])))
+    return render.run_detail(found(await store.run_detail(ids[0])))
 
 
 async def _run_records(store: StorePort, ids: tuple[str, ...], query: Query) -> JsonObject:
     cursor, limit, types, shown = _page_query(query)
-    return shown(_found(await store.list_run_records(ids[0], cursor, limit, types)))
+    return shown(found(await store.list_run_records(ids[0], cursor, limit, types)))
 
 
 def _page_query(query: Query) -> tuple[str, int, tuple[str, ...], Callable[[Page], JsonObject]]:
@@ -120,12 +99,6 @@ def _check_status(kind: type[RunStatus | SessionStatus], values: tuple[str, ...]
         raise Refused(invalid(f"query parameter status must be one of {', '.join(names)}"))
 
 
-def _found(value: T | Refusal) -> T:
-    if isinstance(value, Refusal):
-        raise Refused(value)
-    return value
-
-
 _CURSOR: Final = Parameter("cursor", {"type": "string"}, "Where to read on: the `next_cursor` of the page before.")
 _LIMIT: Final = Parameter(
     "limit",
@@ -133,16 +106,13 @@ _LIMIT: Final = Parameter(
     "How many entries at most; a page may be shorter.",
 )
 _TYPE: Final = Parameter("type", {"type": "string"}, "Only records of this type, or of these with commas between.")
-_PAYLOAD: Final = Parameter(
-    "payload", {"type": "string", "enum": ["json"]}, "`json` embeds payloads as JSON, digit for digit as stored."
-)
 _RUN_STATUS: Final = Parameter(
     "status", {"type": "string"}, f"Only runs of this status, or of these with commas between: {', '.join(RunStatus)}."
 )
 _SESSION_STATUS: Final = Parameter(
     "status", {"type": "string", "enum": [each.value for each in SessionStatus]}, "Only sessions of this status."
 )
-_PAGE: Final = (_CURSOR, _LIMIT, _TYPE, _PAYLOAD)
+_PAGE: Final = (_CURSOR, _LIMIT, _TYPE, PAYLOAD)
 _EITHER_PAGE: Final = answers.PageAnswer | answers.EmbeddedPageAnswer
 _OF_SESSION: Final = (Code.SESSION_NOT_FOUND, Code.SESSION_PURGED)
 
@@ -201,6 +171,7 @@ VIEWS: Final = (
         _PAGE,
         (Code.RUN_NOT_FOUND, Code.INVALID_CURSOR),
     ),
+    *REPLAY_VIEWS,
 )
 """Every view. Each may also refuse with `invalid_command` and `unavailable`."""
 

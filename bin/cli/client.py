@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -54,8 +56,13 @@ class Client:
 
     def get(self, *parts: str, **query: str) -> dict[str, Any]:
         """Read a view; empty query parameters are left out."""
+        return self.get_text(*parts, **query)[0]
+
+    def get_text(self, *parts: str, **query: str) -> tuple[dict[str, Any], str]:
+        """Read a view, and its JSON text too, in which every digit and escape is as it came."""
         given = {name: value for name, value in query.items() if value}
-        return self._ask("GET", path_of(*parts) + ("?" + urlencode(given) if given else ""), None)
+        told, text = self._ask("GET", path_of(*parts) + ("?" + urlencode(given) if given else ""), None)
+        return told, text.decode()
 
     def call(self, method: str, **arguments: Any) -> dict[str, Any]:
         """Call a method of the store."""
@@ -63,9 +70,36 @@ class Client:
 
     def post(self, *parts: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Post a JSON object."""
-        return self._ask("POST", path_of(*parts), json.dumps(arguments).encode())
+        return self._ask("POST", path_of(*parts), json.dumps(arguments).encode())[0]
 
-    def _ask(self, verb: str, path: str, body: bytes | None) -> dict[str, Any]:
+    def attempt(self, method: str, arguments: dict[str, Any]) -> Problem | None:
+        """Call a method of the store; the refusal where there is one."""
+        try:
+            self.post("store", method, arguments=arguments)
+        except Problem as problem:
+            return problem
+        return None
+
+    def batch(self, commands: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+        """Do commands in their order; the first refusal is raised, though those after it may have been done."""
+        asked = [{"method": method, "args": arguments} for method, arguments in commands]
+        results = self.post("store", "batch", arguments={"commands": asked})["results"]
+        for each in results:
+            if "error" in each:
+                raise self._problem(each["error"], reading=False)
+        return [each["ok"] for each in results]
+
+    def lines(self, *parts: str) -> Iterator[bytes]:
+        """Read lines as they come, each with its end; one that was cut has none."""
+        try:
+            with _opened(self.url, "GET", path_of(*parts), None, answer_seconds_max) as answer:
+                if answer.status != _OK:
+                    self._told(answer.status, answer.headers.get_content_type(), answer.read(), reading=True)
+                yield from answer
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+
+    def _ask(self, verb: str, path: str, body: bytes | None) -> tuple[dict[str, Any], bytes]:
         reading = verb == "GET"
         try:
             status, kind, answer = _exchange(self.url, verb, path, body, answer_seconds_max)
@@ -76,13 +110,20 @@ class Client:
                 f"{unknown}`{self.printed('status')}` shows how the store stands",
             ) from None
         except (OSError, http.client.HTTPException) as error:
-            start = serve_at(self.url)
-            raise CliError(
-                f"no service answers at {self.url} ({_why(error)})",
-                f"start one with `{start}`, or name the running one with --url"
-                if start
-                else "name the running service with --url",
-            ) from None
+            raise self._unreachable(error) from None
+        return self._told(status, kind, answer, reading=reading), answer
+
+    def _unreachable(self, error: Exception) -> CliError:
+        start = serve_at(self.url)
+        return CliError(
+            f"no service answers at {self.url} ({_why(error)})",
+            f"start one with `{start}`, or name the running one with --url"
+            if start
+            else "name the running service with --url",
+        )
+
+    def _told(self, status: int, kind: str, answer: bytes, *, reading: bool) -> dict[str, Any]:
+        """The object that was answered. Raises `Problem` for a refusal."""
         try:
             told = json.loads(answer)
         except ValueError:
@@ -100,6 +141,12 @@ class Client:
 
 
 def _exchange(url: str, verb: str, path: str, body: bytes | None, seconds: float) -> tuple[int, str, bytes]:
+    with _opened(url, verb, path, body, seconds) as answer:
+        return answer.status, answer.headers.get_content_type(), answer.read()
+
+
+@contextmanager
+def _opened(url: str, verb: str, path: str, body: bytes | None, seconds: float) -> Iterator[http.client.HTTPResponse]:
     parts = urlsplit(url)
     maker = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     assert parts.hostname, "the settings checked the URL"
@@ -107,8 +154,7 @@ def _exchange(url: str, verb: str, path: str, body: bytes | None, seconds: float
     try:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         connection.request(verb, parts.path + path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.headers.get_content_type(), answer.read()
+        yield connection.getresponse()
     finally:
         connection.close()
 

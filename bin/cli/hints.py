@@ -15,6 +15,8 @@ _SAID: Final[Mapping[str, str]] = {
     "session_ended": "an ended session takes no new work; use another session ID",
     "run_conflict": "a run ID is taken for ever; use another one",
     "record_conflict": "this event key holds another record already; nothing was changed",
+    "transcript_not_found": "a run has a transcript once messages are seeded or appended",
+    "transcript_invalid": "the record is kept as it is; the transcript can be read through the record before it",
     "invalid_cursor": "a cursor only goes on with the listing that gave it; begin without one",
 }
 

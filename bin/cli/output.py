@@ -15,6 +15,8 @@ from unicodedata import combining, east_asian_width
 
 import click
 
+from bin.cli.json_lines import escaped, indented
+
 STATUS_COLORS: Final = {
     "active": "green",
     "running": "cyan",
@@ -99,8 +101,17 @@ def status_word(status: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print JSON, indented."""
+    _print_json(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_json_text(text: str) -> None:
+    """Print a JSON text, indented, every digit and escape as it is."""
+    _print_json(indented(text))
+
+
+def _print_json(text: str) -> None:
     unicode = sys.stdout.encoding.lower().replace("-", "") == "utf8"
-    say(json.dumps(value, indent=2, ensure_ascii=not unicode))
+    say(escaped(text, ascii_only=not unicode))
 
 
 def print_table(

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from bench.reading_back import VIEWS
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -36,5 +38,8 @@ def test_every_part_reports_a_rate_and_leaves_nothing_behind(tmp_path: Path) -> 
         found = re.findall(rf"^ *{name} .*?([\d,]+) \[[\d,]+ to [\d,]+\]", done.stdout, re.MULTILINE)
         assert len(found) == rows, done.stdout
         assert all(int(rate.replace(",", "")) > 0 for rate in found)
+    views = re.findall(r"^(\w+) +[\d.]+ \[[\d.]+ to [\d.]+\] +([\d.]+) ", done.stdout, re.MULTILINE)
+    assert [name for name, _ in views] == ["rebuild", *VIEWS]
+    assert all(float(milliseconds) > 0 for _, milliseconds in views)
     assert not list(data.iterdir())
     assert not list(elsewhere.iterdir())

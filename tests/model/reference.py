@@ -16,7 +16,10 @@ from urllib.parse import unquote
 
 from schemas.refusals import Code, Refusal, Refused
 from tests.model import shapes
+from tests.model.replays import VIEWS, Replays
 from tests.model.shapes import Json, need
+
+LENGTH_OF_A_VIEW = 4  # v1, runs, the ID, the view's name
 
 
 @dataclass
@@ -445,8 +448,11 @@ class Reference:
 
     async def get(self, path: str, **query: Any) -> Json:
         """The views of sessions, runs and records."""
+        parts = [unquote(part) for part in path.strip("/").split("/")]
+        if parts[1:2] == ["runs"] and parts[-1] in VIEWS and len(parts) == LENGTH_OF_A_VIEW:
+            return self.view_replay(parts[2], parts[3], query)
         need(set(query) <= {"status", "cursor", "limit", "type"}, "an unknown parameter")
-        match [unquote(part) for part in path.strip("/").split("/")]:
+        match parts:
             case ["v1", "sessions"]:
                 return self.view_sessions(query)
             case ["v1", "sessions", session_id]:
@@ -465,6 +471,12 @@ class Reference:
                 self.run(run_id)
                 return self.view_records("run", run_id, query)
         raise shapes.invalid(f"no view {path}")
+
+    def view_replay(self, run_id: str, name: str, query: Json) -> Json:
+        self.run(run_id)
+        metas = {each: run.meta() for each, run in self.runs.items()}
+        starts = {each: run.start for each, run in self.runs.items()}
+        return Replays(self.log, metas, starts).view(run_id, name, query)
 
     def view_sessions(self, query: Json) -> Json:
         status, limit = query.get("status", ""), shapes.whole(query.get("limit", 100), "limit", 1, 1000)

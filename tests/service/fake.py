@@ -9,6 +9,7 @@ from typing import Any
 
 from schemas.commands import Command, CreateSession, EndSession, PurgeSession
 from schemas.refusals import Code, Refusal, refuse
+from schemas.replays import ModelInput, Prompts, RunTree, ToolCalls, Transcript
 from schemas.values import (
     Answer,
     AppendResult,
@@ -26,6 +27,7 @@ from schemas.values import (
     SessionStatus,
     StartOutcome,
 )
+from service.ports import ExportPort
 
 NOON = 1_796_050_606_812
 NOON_TEXT = "2026-11-30T14:56:46.812Z"
@@ -105,6 +107,45 @@ def done(command: Command) -> Answer:
             return AppendResult("0001", inserted=True, session_status=SessionStatus.ACTIVE)
 
 
+class FakeReplay:
+    """What is read back of the same store."""
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+
+    async def transcript(self, run_id: str, through: str = "") -> Transcript | Refusal:
+        found: Transcript | Refusal = self._read("run transcript", run_id, through)
+        return found
+
+    async def model_input(self, run_id: str, keep_turns: int = 0) -> ModelInput | Refusal:
+        found: ModelInput | Refusal = self._read("run model input", run_id, keep_turns)
+        return found
+
+    async def prompts(self, run_id: str, *, descendants: bool = True, predecessors: bool = False) -> Prompts | Refusal:
+        found: Prompts | Refusal = self._read("run prompts", run_id, descendants, predecessors)
+        return found
+
+    async def tree(self, run_id: str) -> RunTree | Refusal:
+        found: RunTree | Refusal = self._read("run tree", run_id)
+        return found
+
+    async def tool_calls(self, run_id: str) -> ToolCalls | Refusal:
+        found: ToolCalls | Refusal = self._read("run tool calls", run_id)
+        return found
+
+    async def export_run(self, run_id: str) -> ExportPort | Refusal:
+        found: ExportPort | Refusal = self._read("run export", run_id)
+        return found
+
+    async def export_tree(self, root_run_id: str) -> ExportPort | Refusal:
+        found: ExportPort | Refusal = self._read("run tree export", root_run_id)
+        return found
+
+    async def export_session(self, session_id: str) -> ExportPort | Refusal:
+        found: ExportPort | Refusal = self._read("session export", session_id)
+        return found
+
+
 class FakeStore:
     """`decide` answers commands; `values` answers reads, by the method's name or by the ID asked for."""
 
@@ -113,6 +154,7 @@ class FakeStore:
         self.commands: list[Command] = []
         self.reads: list[tuple[Any, ...]] = []
         self.values: dict[str, Any] = {}
+        self.replay = FakeReplay(self._read)
         self.is_ready = True
         self.state = FakeState()
         self.closed = 0

@@ -1,4 +1,4 @@
-"""`runstore runs`: list and show."""
+"""`runstore runs`: list and show; what is read back from a run's records is in `bin.cli.run_views`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from bin.cli import run_views, transfers
 from bin.cli.client import Client, checked_id
 from bin.cli.groups import Group
 from bin.cli.options import json_option, with_settings
@@ -31,7 +32,18 @@ _ROOMY_CHARS: Final = 100
 
 @click.group("runs", cls=Group)
 def command() -> None:
-    """List and show runs."""
+    """List and show runs, read them back, export and import them."""
+
+
+for each in (
+    run_views.transcript,
+    run_views.prompts,
+    run_views.tree,
+    run_views.tools,
+    transfers.export_run,
+    transfers.import_tree,
+):
+    command.add_command(each)
 
 
 @command.command("list")

@@ -1,4 +1,4 @@
-"""`runstore sessions`: list, show, end and purge."""
+"""`runstore sessions`: list, show, end and purge; export and import are in `bin.cli.transfers`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from bin.cli import transfers
 from bin.cli.client import Client, checked_id
 from bin.cli.errors import CliError, UsageError
 from bin.cli.groups import Group
@@ -34,7 +35,11 @@ _TIME_EXAMPLE: Final = "2026-11-30T14:56:46Z"
 
 @click.group("sessions", cls=Group)
 def command() -> None:
-    """List, show, end and purge sessions."""
+    """List, show, end, purge, export and import sessions."""
+
+
+for each in (transfers.export_session, transfers.import_session):
+    command.add_command(each)
 
 
 @command.command("list")

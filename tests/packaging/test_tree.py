@@ -12,7 +12,7 @@ import pytest
 
 from tests.packaging.trees import ROOT
 
-SCRIPTS: Final = ("bin/faults", "bin/lock", "bin/runstore", "bin/simulate", "bin/test", ".ci/run")
+SCRIPTS: Final = ("bin/faults", "bin/kafka", "bin/lock", "bin/runstore", "bin/simulate", "bin/test", ".ci/run")
 
 # In pieces, so that this file holds none of them.
 HOSTS: Final = (

@@ -12,6 +12,7 @@ from engine.cursors import Cursors, mac_key_bytes
 from engine.data_folder import DataFolder, FolderInUse, OpeningError, partitions_default, partitions_max
 from engine.durable import RESTORE
 from engine.environment import Environment
+from engine.kafka.settings import KafkaSettings
 from engine.keys import (
     KeyStore,
     KeyStoreError,
@@ -55,6 +56,7 @@ class StoreSettings:
     master_key_file: Path | None = None
     queue: QueueLimits = field(default_factory=QueueLimits)
     create: bool = True
+    kafka: KafkaSettings | None = None
 
 
 async def open_store(settings: StoreSettings, environment: Environment) -> Store:

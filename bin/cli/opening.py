@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from bin.cli.errors import CliError, UsageError
 from bin.cli.folder import check_folder
+from bin.cli.kafka import kafka_settings
 from bin.cli.settings import Settings
 from engine.data_folder import FolderInUse, OpeningError
 from engine.environment import SystemEnvironment
@@ -34,7 +35,10 @@ def explained(error: Exception) -> CliError:
 
 
 def store_settings(settings: Settings, *, create: bool) -> StoreSettings:
-    """What the engine is to open. Without `create`, only a store that exists, with the partitions it has."""
+    """What the engine is to open. Without `create`, only a store that exists, with the partitions it has.
+
+    Raises `UsageError` where the settings of a log on Kafka do not belong together, or name a file that is of no use.
+    """
     return StoreSettings(
         data_dir=settings.data_dir,
         partitions=settings.partitions if create else None,
@@ -42,6 +46,7 @@ def store_settings(settings: Settings, *, create: bool) -> StoreSettings:
         master_key_file=settings.master_key_file,
         queue=QueueLimits(queue_commands_max=settings.queue_commands_max, queue_bytes_max=settings.queue_bytes_max),
         create=create,
+        kafka=kafka_settings(settings),
     )
 
 
@@ -52,8 +57,9 @@ async def opened(settings: Settings) -> AsyncIterator[Store]:
     Raises `FolderInUse` where a process has it open, and `CliError` where it does not open for another reason.
     """
     check_folder(settings, create=False)
+    asked = store_settings(settings, create=False)
     try:
-        store = await open_store(store_settings(settings, create=False), SystemEnvironment())
+        store = await open_store(asked, SystemEnvironment())
     except FolderInUse:
         raise
     except OPENING_ERRORS as error:

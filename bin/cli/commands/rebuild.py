@@ -12,6 +12,7 @@ import click
 from bin.cli import logs
 from bin.cli.client import Client
 from bin.cli.damage import without_place
+from bin.cli.declared import KAFKA_FLAGS
 from bin.cli.errors import EXIT_REFUSED, CliError, UsageError
 from bin.cli.folder import store_id
 from bin.cli.opening import opened
@@ -37,7 +38,7 @@ class Outcome:
 
 @click.command("rebuild")
 @json_option
-@with_settings("data_dir", "master_key_file", "url")
+@with_settings("data_dir", "log", "master_key_file", "url", *KAFKA_FLAGS)
 def command(settings: Settings, *, as_json: bool) -> int:
     """Build every projection anew from the log.
 

@@ -12,6 +12,7 @@ import click
 
 from bin.cli import VERSION, logs
 from bin.cli.client import answers_there
+from bin.cli.declared import KAFKA_FLAGS
 from bin.cli.errors import CliError, UsageError
 from bin.cli.folder import check_folder
 from bin.cli.opening import OPENING_ERRORS, explained, store_settings
@@ -36,6 +37,7 @@ _log: Final = logging.getLogger("runstore.serve")
     "queue_commands_max",
     "queue_bytes_max",
     "log_level",
+    *KAFKA_FLAGS,
 )
 def command(settings: Settings) -> None:
     """Serve a store until SIGTERM or Ctrl-C; make it first where there is none.
@@ -44,6 +46,7 @@ def command(settings: Settings) -> None:
     """
     logs.configure(settings.log_level)
     check_folder(settings, create=True)
+    asked = store_settings(settings, create=True)
     try:
         listener = bind(settings.listen.host, settings.listen.port)
     except ServeError as error:
@@ -53,7 +56,7 @@ def command(settings: Settings) -> None:
 
     async def open_it() -> Store:
         begun = time.monotonic()
-        store = await open_store(store_settings(settings, create=True), SystemEnvironment())
+        store = await open_store(asked, SystemEnvironment())
         took = logs.milliseconds_since(begun)
         nonlocal made
         made = store.created

@@ -10,6 +10,7 @@ import click
 
 from bin.cli import logs
 from bin.cli.damage import DAMAGE, key_of, kind_of, table_of, told, without_place
+from bin.cli.declared import KAFKA_FLAGS
 from bin.cli.errors import EXIT_REFUSED, CliError
 from bin.cli.opening import opened
 from bin.cli.options import json_option, with_settings
@@ -58,7 +59,7 @@ class Finding:
 
 @click.command("verify")
 @json_option
-@with_settings("data_dir", "master_key_file")
+@with_settings("data_dir", "log", "master_key_file", *KAFKA_FLAGS)
 def command(settings: Settings, *, as_json: bool) -> int:
     """Fold the log once more and compare every projection with the outcome. Needs the folder for itself.
 

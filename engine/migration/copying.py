@@ -77,7 +77,7 @@ async def copy_partition(
 
 
 async def check_copy(target: Target, partition: int, copied: Copied, progress: Progress) -> bool:
-    """Read the target from its beginning: True when it holds exactly what was copied."""
+    """Read the target from its beginning: True when it holds exactly what was copied, and ends there."""
     digest, position = hashlib.sha256(), 0
     while position < copied.end:
         entries = [entry for entry in await target.read(partition, position) if entry.offset < copied.end]
@@ -87,7 +87,7 @@ async def check_copy(target: Target, partition: int, copied: Copied, progress: P
             _add(digest, entry)
         position = entries[-1].offset + 1
         progress(position)
-    return digest.digest() == copied.digest
+    return digest.digest() == copied.digest and await target.end(partition) == copied.end
 
 
 class _Copy:

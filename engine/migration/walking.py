@@ -64,4 +64,3 @@ def _command(records: Sequence[LogRecord], held: dict[int, bytes]) -> Command:
 def topic_key(record: LogRecord) -> bytes | None:
     """The key that a record has in a topic: its run's ID, if it has one."""
     return record.run_id.encode() or None
-

@@ -76,11 +76,15 @@ _FOR_GOOD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one read brought: records in order, and the partition's first offset and end when it was answered."""
+    """What one read brought: records in order, and the partition's first offset and end when it was answered.
+
+    `following` is the offset to read on at; in a compacted topic it may lie beyond the last record's next.
+    """
 
     records: list[KafkaRecord]
     start: int
     end: int
+    following: int
 
 
 class KafkaClient:
@@ -139,7 +143,8 @@ class KafkaClient:
             raise OutOfRange(f"{topic}/{partition} does not have the offset {offset}")
         self._check(error, topic, partition)
         start, data = int(rest[1]), rest[-1]
-        return Fetched(decoded(data, offset), start, int(end))
+        records, following = decoded(data, offset)
+        return Fetched(records, start, int(end), following)
 
     async def start(self, topic: str, partition: int, seconds: float) -> int:
         """The first offset of a partition. Raises `NotAnswered`, `Refused` or `CannotConnect`."""

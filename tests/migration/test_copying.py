@@ -1,4 +1,4 @@
-"""One partition copied to a real topic and to a real embedded log: broken off, doubled, with holes, with large records."""
+"""One partition copied to a real topic and to a real embedded log: broken off, doubled, with holes, with large ones."""
 
 from __future__ import annotations
 

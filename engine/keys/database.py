@@ -129,9 +129,7 @@ class Database:
     def every_row(self) -> list[KeyRow]:
         """Return where all keys are, oldest first."""
         with translated(self._folder):
-            rows = [
-                KeyRow(_number(index[:8]), key[1:], index[8:].decode()) for key, index in scan(self._default, b"i")
-            ]
+            rows = [KeyRow(_number(index[:8]), key[1:], index[8:].decode()) for key, index in scan(self._default, b"i")]
         return sorted(rows, key=lambda row: row.sequence)
 
     def every_value(self) -> dict[str, bytes]:

@@ -7,25 +7,13 @@ Caveats
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
-
 from engine.environment import Environment
 from engine.kafka.client import KafkaClient
-from engine.kafka.errors import CannotConnect, KafkaFailed, NotAnswered, OutOfRange, Refused
+from engine.kafka.errors import NotAnswered, OutOfRange
 from engine.logs.interface import LogEntry
-from engine.migration.errors import CopyWentWrong, MigrationRefused, MigrationStopped
+from engine.migration.errors import CopyWentWrong
+from engine.migration.patience import answer_seconds_max, patiently
 from engine.migration.pieces import Piece
-
-answer_seconds_max: Final = 5.0
-"""How long one request may take."""
-
-gone_seconds_max: Final = 60.0
-"""How long the brokers may be gone before the migration stops."""
-
-_wait_seconds: Final = 0.25
-
-_T = TypeVar("_T")
 
 
 class TopicTarget:
@@ -40,13 +28,13 @@ class TopicTarget:
 
     async def end(self, partition: int) -> int:
         """See `Target`."""
-        return await self._patiently(lambda: self._client.end(self._topic, partition, answer_seconds_max))
+        return await patiently(self._environment, lambda: self._client.end(self._topic, partition, answer_seconds_max))
 
     async def read(self, partition: int, offset: int, records_max: int | None = None) -> list[LogEntry]:
         """See `Target`, and `Source`. A record without a value is no record of a log: it is read as an empty one."""
         try:
-            found = await self._patiently(
-                lambda: self._client.fetch(self._topic, partition, offset, answer_seconds_max)
+            found = await patiently(
+                self._environment, lambda: self._client.fetch(self._topic, partition, offset, answer_seconds_max)
             )
         except OutOfRange as error:
             raise CopyWentWrong(partition, offset, str(error)) from error
@@ -59,7 +47,7 @@ class TopicTarget:
 
     async def write(self, partition: int, piece: Piece) -> None:
         """See `Target`."""
-        landed = await self._patiently(lambda: self._write(partition, piece))
+        landed = await patiently(self._environment, lambda: self._write(partition, piece))
         if landed != piece.position:
             raise CopyWentWrong(partition, piece.position, f"a batch for there was stored at {landed}")
 
@@ -87,21 +75,3 @@ class TopicTarget:
                 return False
             found += entries
         return found == expected
-
-    async def _patiently(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Do it again while the brokers are gone, until they have been gone for too long."""
-        deadline = self._environment.monotonic() + gone_seconds_max
-        while True:
-            try:
-                return await work()
-            except (Refused, CannotConnect) as error:
-                raise MigrationRefused(str(error)) from error
-            except OutOfRange:
-                raise
-            except KafkaFailed as error:
-                if self._environment.monotonic() > deadline:
-                    raise MigrationStopped(
-                        f"Kafka has not answered for {gone_seconds_max:.0f} s: {error}",
-                        "see that the brokers run, then repeat the command: it goes on where it stopped",
-                    ) from error
-            await self._environment.sleep(_wait_seconds)

@@ -1,0 +1,63 @@
+"""The mark in the keys topic: these topics are being filled from a folder, or were left for one.
+
+It is a named value, so every store that opens the topics sees it, wherever it runs. While a mark of the store's own ID
+is there, the topics are no store that can be opened. A mark of another ID says nothing: somebody made a store there
+first.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+MARK_NAME: Final = "moving"
+"""The named value that holds the mark; empty, or not there, where there is none."""
+
+
+class Moving(StrEnum):
+    """What is going on."""
+
+    ARRIVING = "arriving"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Which store is moving, and whether the log's topic was made for it, so that it may be made anew."""
+
+    moving: Moving
+    store_id: str
+    made_log: bool = False
+
+    def encode(self) -> bytes:
+        """The mark as the named value holds it."""
+        return json.dumps({"moving": self.moving.value, "store_id": self.store_id, "made_log": self.made_log}).encode()
+
+
+def read_mark(value: bytes | None) -> Mark | None:
+    """The mark that a named value holds. Raises `ValueError` for anything else."""
+    if not value:
+        return None
+    try:
+        told = json.loads(value)
+        return Mark(Moving(told["moving"]), str(told["store_id"]), bool(told["made_log"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError("the mark of a move cannot be read") from error
+
+
+def why_not_to_be_opened(value: bytes | None, store_id: str | None) -> str:
+    """Why a store of this ID (None: none is agreed on yet) must not be opened on the topics; empty where it may be."""
+    mark = read_mark(value)
+    if mark is None or (store_id is not None and mark.store_id != store_id):
+        return ""
+    if mark.moving is Moving.ARRIVING:
+        return (
+            "a store is being moved there and has not arrived; repeat `runstore migrate --to kafka` with the data "
+            "folder that it comes from, to the end"
+        )
+    return (
+        "the store that was there has been moved into a data folder, and these topics are what it left; open it there, "
+        "or choose another kafka.topic_prefix for a new one"
+    )

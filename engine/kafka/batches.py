@@ -43,26 +43,25 @@ def encoded(records: Sequence[tuple[bytes | None, bytes | None]], time_ms: int) 
     return bytes(builder.build())
 
 
-def decoded(data: bytes, offset: int) -> tuple[list[KafkaRecord], int]:
+def decoded(data: bytes | None, offset: int) -> tuple[list[KafkaRecord], int]:
     """The records at `offset` and after, and where to read on; a broker may cut the last batch short.
 
     Compaction may leave a batch without its last records, or without any.
     """
     records: list[KafkaRecord] = []
     following = offset
-    batches = MemoryRecords(data)
+    batches = MemoryRecords(data or b"")
     while batches.has_next():
         batch = batches.next_batch()
         if batch is None:
             continue
-        following = max(following, batch.next_offset)
-        if batch.is_control_batch:
-            continue
         if not batch.validate_crc():
-            raise Refused(
-                f"a batch at or after offset {offset} is damaged: its checksum does not match", "CorruptRecord"
+            raise Refused(f"the batch at offset {batch.base_offset} is damaged: wrong checksum", "CorruptRecord")
+        following = max(following, batch.next_offset)
+        if not batch.is_control_batch:
+            records.extend(
+                KafkaRecord(each.offset, each.key, each.value, each.timestamp)
+                for each in batch
+                if each.offset >= offset
             )
-        records.extend(
-            KafkaRecord(each.offset, each.key, each.value, each.timestamp) for each in batch if each.offset >= offset
-        )
     return records, following

@@ -92,8 +92,13 @@ class KeysTopic:
 
     async def propose(self, name: str, value: bytes) -> None:
         """Propose a value that is agreed on once and for all; the first holds."""
+        wrapped = self._master.wrap(value, agreed_associated(name))
+        # Each attempt is another proposal: of two under one record key, compaction would keep the later.
+        await patiently(self._environment, lambda: self._propose_once(name, wrapped))
+
+    async def _propose_once(self, name: str, wrapped: bytes) -> None:
         proposal_id = self._environment.random_bytes(proposal_id_bytes)
-        await self._write([proposed(name, proposal_id, self._master.wrap(value, agreed_associated(name)))])
+        await self._produce_once([proposed(name, proposal_id, wrapped)])
 
     async def propose_check(self) -> None:
         """Have it known which master key all this is wrapped under."""
@@ -117,11 +122,11 @@ class KeysTopic:
             await self._produce(records[begin : begin + batch_records_max])
 
     async def _produce(self, batch: Sequence[tuple[bytes, bytes | None]]) -> None:
+        await patiently(self._environment, lambda: self._produce_once(batch))
+
+    async def _produce_once(self, batch: Sequence[tuple[bytes, bytes | None]]) -> None:
         time_ms = self._environment.wall_ms()
-        await patiently(
-            self._environment,
-            lambda: self._client.produce(self._topic, _PARTITION, batch, time_ms, answer_seconds_max),
-        )
+        await self._client.produce(self._topic, _PARTITION, batch, time_ms, answer_seconds_max)
 
     def _told(self, kept: Kept, seen: _Seen) -> TopicKeys:
         agreed = {}

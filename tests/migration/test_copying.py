@@ -35,8 +35,13 @@ ENVIRONMENT = SystemEnvironment("")
 class Topic:
     """A new topic of one partition, and a client of its brokers."""
 
+    settings: KafkaSettings
     client: KafkaClient
-    name: str
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.settings.log_topic
 
     def target(self, client: KafkaClient | None = None) -> TopicTarget:
         """The topic as a target."""
@@ -53,7 +58,7 @@ async def topic(bootstrap_servers: str) -> AsyncIterator[Topic]:
     settings = KafkaSettings(bootstrap_servers, f"copying-{uuid.uuid4().hex}")
     await make_topic(settings, settings.log_topic)
     client = KafkaClient(settings)
-    yield Topic(client, settings.log_topic)
+    yield Topic(settings, client)
     await client.close()
 
 
@@ -170,7 +175,7 @@ async def test_a_batch_that_was_stored_twice_is_found_at_the_next_one(topic: Top
             return await super().produce(*arguments, **named)  # type: ignore[arg-type]
 
     history = story()
-    doubling = Doubling(topic.client._settings)
+    doubling = Doubling(topic.settings)
     with pytest.raises(CopyWentWrong, match="was stored at 18"):
         await copy(history, topic.target(doubling))
     await doubling.close()
@@ -201,7 +206,7 @@ async def test_an_answer_that_was_lost_is_settled_by_what_the_topic_holds(topic:
                 await super().produce(*arguments, **named)  # type: ignore[arg-type]
             raise NotAnswered("the answer was lost")
 
-    losing = Losing(topic.client._settings)
+    losing = Losing(topic.settings)
     history = story()
     copied = await copy(history, topic.target(losing))
     await losing.close()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from engine.environment import Environment
 from engine.migration.copying import Copied, Target, check_copy, copy_partition

@@ -16,11 +16,11 @@ from engine.migration.patience import answer_seconds_max, patiently
 from engine.migration.pieces import Piece
 
 
-class TopicTarget:
+class LogTopic:
     """One topic, with one process that copies to it or from it."""
 
-    def __init__(self, client: KafkaClient, topic: str, environment: Environment, filler: bytes = b"") -> None:
-        """`filler` is what takes the place of a hole; it is needed for copying to the topic."""
+    def __init__(self, client: KafkaClient, topic: str, environment: Environment, filler: bytes) -> None:
+        """`filler` is what takes the place of a hole."""
         self._client = client
         self._topic = topic
         self._environment = environment
@@ -50,6 +50,14 @@ class TopicTarget:
         landed = await patiently(self._environment, lambda: self._write(partition, piece))
         if landed != piece.position:
             raise CopyWentWrong(partition, piece.position, f"a batch for there was stored at {landed}")
+
+    async def append_filler(self, partition: int) -> None:
+        """Append a filler, or more than one where an answer is lost."""
+        time_ms = self._environment.wall_ms()
+        await patiently(
+            self._environment,
+            lambda: self._client.produce(self._topic, partition, [(None, self._filler)], time_ms, answer_seconds_max),
+        )
 
     async def _write(self, partition: int, piece: Piece) -> int:
         try:

@@ -54,9 +54,9 @@ class TopicKeys:
     versions: Mapping[str, int]
 
     @property
-    def empty(self) -> bool:
-        """True when nobody has ever kept anything there."""
-        return not (self.keyring.keys or self.keyring.values or self.agreed or self.gone)
+    def unused(self) -> bool:
+        """True when no store has ever kept anything there, but what tells of its master key."""
+        return not (self.keyring.keys or self.keyring.values or self.gone or self.agreed.keys() - {check_name})
 
 
 class KeysTopic:

@@ -16,6 +16,10 @@ MARK_NAME: Final = "moving"
 """The named value that holds the mark; empty, or not there, where there is none."""
 
 
+STORE_ID_NAME: Final = "store id"
+"""What the store's ID is agreed on as."""
+
+
 class Moving(StrEnum):
     """What is going on."""
 

@@ -20,7 +20,7 @@ from engine.migration.copying import Copied, Target, check_copy, copy_partition
 from engine.migration.embedded_target import EmbeddedTarget
 from engine.migration.errors import CopyWentWrong, MigrationStopped
 from engine.migration.fillers import filler
-from engine.migration.kafka_topic import TopicTarget
+from engine.migration.kafka_topic import LogTopic
 from engine.migration.pieces import Piece, piece_bytes_max
 from projections.position_rule import PositionRule
 from schemas.limits import payload_bytes_max
@@ -43,9 +43,9 @@ class Topic:
         """What it is called."""
         return self.settings.log_topic
 
-    def target(self, client: KafkaClient | None = None) -> TopicTarget:
+    def target(self, client: KafkaClient | None = None) -> LogTopic:
         """The topic as a target."""
-        return TopicTarget(client or self.client, self.name, ENVIRONMENT, filler(STORE_ID))
+        return LogTopic(client or self.client, self.name, ENVIRONMENT, filler(STORE_ID))
 
     async def entries(self) -> list[LogEntry]:
         """All that it holds."""

@@ -164,7 +164,7 @@ _KAFKA: Final = (
         "kafka.replication_factor",
         "number",
         "",
-        "How many brokers hold each record, in topics that are made (3 unless told, or as many as there are).",
+        "How many brokers hold each record, at least; topics are made with 3 unless told, or as many as there are.",
         "NUMBER",
         values.number(1, REPLICAS_MAX),
     ),

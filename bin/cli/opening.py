@@ -23,12 +23,14 @@ OPENING_ERRORS = (OpeningError, MasterKeyError, KeyStoreError, LogError, Project
 """What opening a store can raise; `explained` says what each means."""
 
 
-def explained(error: Exception) -> CliError:
+def explained(error: Exception, settings: Settings) -> CliError:
     """An error of `OPENING_ERRORS` as the command line tells it: damage is status 1, everything else 2."""
     if isinstance(error, LogCorrupt):
         return CliError(f"the log is damaged: {error}")
     if isinstance(error, (KeyStoreError, ProjectionError)):
         return CliError(f"the store cannot be opened: {error}")
+    if isinstance(error, OpeningError) and not isinstance(error, FolderInUse) and settings.log == "kafka":
+        return UsageError(str(error), "docs/kafka.md, “When the store does not start”, says what to do")
     if isinstance(error, (OpeningError, MasterKeyError, LogLocked)):
         return UsageError(str(error))
     return UsageError(f"the store cannot be opened: {error}")
@@ -63,7 +65,7 @@ async def opened(settings: Settings) -> AsyncIterator[Store]:
     except FolderInUse:
         raise
     except OPENING_ERRORS as error:
-        raise explained(error) from error
+        raise explained(error, settings) from error
     try:
         yield store
     finally:

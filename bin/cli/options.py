@@ -19,7 +19,14 @@ from bin.cli.settings import CONFIG_FILE, CONFIG_VARIABLE, load_settings
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 _VARIABLES: Final = (*(setting.variable for setting in SETTINGS), CONFIG_VARIABLE)
 _OTHER_VARIABLES: Final = frozenset(
-    {PROGRAM_VARIABLE, "RUNSTORE_VENV", "RUNSTORE_VENV_DEV", "RUNSTORE_VENV_BENCH", "RUNSTORE_FAILPOINT"}
+    {
+        PROGRAM_VARIABLE,
+        "RUNSTORE_VENV",
+        "RUNSTORE_VENV_DEV",
+        "RUNSTORE_VENV_BENCH",
+        "RUNSTORE_FAILPOINT",
+        "RUNSTORE_KAFKA_LIBS",
+    }
 )
 """Those that scripts and tests read, and that are no settings."""
 _ALIKE: Final = 0.6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from bin.cli.damage import damaged_log
 from bin.cli.declared import SETTINGS
 from bin.cli.errors import UsageError
 from bin.cli.kafka import kafka_settings, password_file_bytes_max
-from bin.cli.opening import store_settings
+from bin.cli.opening import explained, store_settings
 from bin.cli.program import on_folder
 from bin.cli.settings import load_settings
 from bin.cli.values import topic_chars_max
-from engine.kafka.settings import KafkaSecurity, KafkaSettings
+from engine.data_folder import FolderInUse, OpeningError
+from engine.kafka.settings import KafkaSecurity, KafkaSettings, security_protocols
+from engine.keys import MasterKeyError
+from tests.cli.processes import ROOT
 
 SERVERS = "broker:9092"
 PASSWORD = "correct horse"  # noqa: S105 - guards nothing
@@ -252,6 +257,40 @@ def test_a_command_to_paste_finds_the_same_log(tmp_path: Path) -> None:
     assert on_folder(load_settings(flags, variables, tmp_path), "verify") == f"runstore verify {said}/ca.pem"
     named = on_folder(load_settings(flags, variables, tmp_path, Path("my.toml")), "verify")
     assert f" --config {tmp_path}/my.toml {said}/ca.pem" in named
+
+
+def test_what_the_page_says_of_settings_is_so(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "kafka.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "runstore.toml").write_text(example)
+    settings = load_settings({}, {}, tmp_path)
+    assert settings.log == "kafka"
+    assert len(settings.kafka) == 7
+    known = {setting.name for setting in SETTINGS}
+    assert {name for name in re.findall(r"`(kafka(?:\.[a-z_]+)+)", page) if name != "kafka.security"} <= known
+    assert set(re.findall(r"RUNSTORE_[A-Z_]+", page)) <= {setting.variable for setting in SETTINGS}
+    assert all(f"`{name}`" in page for name in security_protocols)
+
+
+def test_damage_is_told_with_what_helps_on_that_log(tmp_path: Path) -> None:
+    assert "restored from a backup, the whole data folder" in damaged_log(load_settings({}, {}, tmp_path))
+    (heading,) = re.findall("docs/kafka.md, “(.*)”", damaged_log(load_settings({"log": "kafka"}, {}, tmp_path)))
+    assert f"\n## {heading}\n" in (ROOT / "docs" / "kafka.md").read_text(encoding="utf-8")
+
+
+def test_what_keeps_a_store_on_kafka_from_opening_is_explained_in_a_page(tmp_path: Path) -> None:
+    settings = load_settings({"log": "kafka"}, {}, tmp_path)
+    told = explained(OpeningError("the broker does not know the user"), settings)
+    assert (told.message, told.status) == ("the broker does not know the user", 2)
+    (heading,) = re.findall("docs/kafka.md, “(.*)”", told.hint)
+    assert f"\n## {heading}\n" in (ROOT / "docs" / "kafka.md").read_text(encoding="utf-8")
+    for error, given in (
+        (FolderInUse("in use"), settings),
+        (MasterKeyError("the wrong one"), settings),
+        (OpeningError("no store"), load_settings({}, {}, tmp_path)),
+    ):
+        told = explained(error, given)
+        assert (told.message, told.hint, told.status) == (str(error), "", 2)
 
 
 def write_pair(folder: Path, name: str, passphrase: bytes = b"") -> None:

@@ -172,6 +172,13 @@ def test_a_file_that_cannot_be_is_refused_in_one_line(tmp_path: Path, text: str,
     assert "\n" not in refused.value.message
 
 
+@pytest.mark.parametrize("text", ["partitions = true", "[kafka]\nreplication_factor = true"])
+def test_true_is_no_number(tmp_path: Path, text: str) -> None:
+    (tmp_path / "runstore.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"must be a whole number$"):
+        load_settings({}, {}, tmp_path)
+
+
 def test_a_named_file_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no settings file"):
         load_settings({}, {}, tmp_path, Path("nowhere.toml"))

@@ -114,6 +114,7 @@ class FakeStore:
         self.reads: list[tuple[Any, ...]] = []
         self.values: dict[str, Any] = {}
         self.is_ready = True
+        self.state = FakeState()
         self.closed = 0
         self.rebuilds = 0
 
@@ -186,7 +187,7 @@ class FakeStore:
         return self.is_ready
 
     async def status(self) -> FakeState:
-        return FakeState()
+        return self.state
 
     async def start_rebuild(self) -> Refusal | None:
         self.rebuilds += 1

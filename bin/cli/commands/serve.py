@@ -20,8 +20,10 @@ from bin.cli.options import with_settings
 from bin.cli.program import at_service, command_line
 from bin.cli.settings import Settings
 from engine.environment import SystemEnvironment
+from engine.kafka.settings import KafkaSettings
 from engine.opening import open_store
 from engine.store import Store
+from service.ports import KafkaPlace
 from service.server import ServeError, bind, run, url_of
 
 _log: Final = logging.getLogger("runstore.serve")
@@ -52,6 +54,7 @@ def command(settings: Settings) -> None:
     except ServeError as error:
         raise UsageError(str(error), _where_else(settings, error)) from error
     url = url_of(*listener.getsockname()[:2])
+    kafka = _place(asked.kafka)
     made = False
 
     async def open_it() -> Store:
@@ -74,12 +77,12 @@ def command(settings: Settings) -> None:
         return store
 
     def announce(line: str) -> None:
-        _announce([line, *_greeting(settings, url, made=made)])
+        _announce([line, *_greeting(settings, url, kafka, made=made)])
 
     try:
-        run(open_it, listener, version=VERSION, announce=announce)
+        run(open_it, listener, version=VERSION, kafka=kafka, announce=announce)
     except OPENING_ERRORS as error:
-        raise explained(error) from error
+        raise explained(error, settings) from error
     except Exception as error:  # noqa: BLE001 - told by kind
         # Whatever its message is, it may hold what somebody stored.
         _log.critical("the service failed", exc_info=error)
@@ -101,11 +104,19 @@ def _where_else(settings: Settings, error: ServeError) -> str:
     return f"something that is no Runstore listens there; {free}"
 
 
-def _greeting(settings: Settings, url: str, *, made: bool) -> list[str]:
+def _place(kafka: KafkaSettings | None) -> KafkaPlace | None:
+    if kafka is None:
+        return None
+    return KafkaPlace(kafka.bootstrap_servers, kafka.log_topic, kafka.keys_topic)
+
+
+def _greeting(settings: Settings, url: str, kafka: KafkaPlace | None, *, made: bool) -> list[str]:
+    log = [] if kafka is None else [f"  log         topic {kafka.log_topic} on Kafka at {kafka.bootstrap_servers}"]
     if not made:
-        return [f"  opened the store in {settings.data_dir}"]
+        return [f"  opened the store in {settings.data_dir}", *log]
     return [
         f"  made a NEW store in {settings.data_dir}",
+        *log,
         f"  master key  {settings.master_key_file or settings.data_dir / 'master.key'}",
         "              Keep it secret, and keep a copy apart from the data: without it nothing can be read.",
         f"  next        `{at_service(settings, url, 'demo')}` in another terminal records a conversation to look at",

@@ -1,33 +1,11 @@
-"""What a move tells while it goes on, and what it came to."""
+"""What a move tells while it goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 Tell = Callable[[str, float], None]
 """Told what is being done, and which share of it is done already, 0 to 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """What a move came to. `moved` is False where the store was there already.
-
-    `records` are those that count; of what the target holds, `records_written` were written just now, in
-    `copy_seconds`, and `records_checked` were read back in `check_seconds`.
-    """
-
-    moved: bool
-    partitions: int
-    records: int = 0
-    records_written: int = 0
-    bytes_written: int = 0
-    copy_seconds: float = 0.0
-    records_checked: int = 0
-    check_seconds: float = 0.0
-    keys: int = 0
-    started_again: int = 0
-    set_aside: str = ""
 
 
 class Shares:

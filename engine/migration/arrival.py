@@ -54,7 +54,7 @@ class Arrival:
     ) -> None:
         self._settings = settings
         self._client = client
-        self._store_id = store_id
+        self._store_id = bytes.fromhex(store_id)
         self._partitions = partitions
         self._environment = environment
         self._filler = filler(store_id)
@@ -81,9 +81,9 @@ class Arrival:
         self._mark = mark
         self._environment.failpoint("migration.marked")
         if STORE_ID_NAME not in held.agreed:
-            await self._keys.propose(STORE_ID_NAME, self._store_id.encode())
+            await self._keys.propose(STORE_ID_NAME, self._store_id)
         agreed = (await self._keys.read()).agreed.get(STORE_ID_NAME)
-        if agreed != self._store_id.encode():
+        if agreed != self._store_id:
             raise MigrationRefused(f"another store was made at the same time in {self._where}", _CHOOSE_ANOTHER)
         self._environment.failpoint("migration.claimed")
 
@@ -143,9 +143,9 @@ class Arrival:
     def _mark_of(self, held: TopicKeys) -> Mark | None:
         """The mark of this store's own arrival."""
         mark = read_mark(held.keyring.values.get(MARK_NAME))
-        mine = mark is not None and (mark.moving, mark.store_id) == (Moving.ARRIVING, self._store_id)
+        mine = mark is not None and (mark.moving, mark.store_id) == (Moving.ARRIVING, self._store_id.hex())
         agreed = held.agreed.get(STORE_ID_NAME)
-        return mark if mine and agreed in {None, self._store_id.encode()} else None
+        return mark if mine and agreed in {None, self._store_id} else None
 
     async def _put_mark(self, held: TopicKeys, mark: Mark) -> None:
         await self._keys.put_value(MARK_NAME, mark.encode(), held.versions.get(MARK_NAME, 0) + 1)

@@ -50,7 +50,7 @@ class Departure:
     async def check(self) -> None:
         """Raise `MigrationRefused` unless the topics are this store's, and it has arrived there."""
         held = await self._keys.read()
-        agreed = held.agreed.get(STORE_ID_NAME, b"").decode(errors="replace")
+        agreed = held.agreed.get(STORE_ID_NAME, b"").hex()
         if agreed != self._store_id:
             raise MigrationRefused(
                 f"the topics {self._settings.log_topic} and {self._settings.keys_topic} are those of another store, "

@@ -48,6 +48,7 @@ class LogTopic:
     async def write(self, partition: int, piece: Piece) -> None:
         """See `Target`."""
         landed = await patiently(self._environment, lambda: self._write(partition, piece))
+        self._environment.failpoint("migration.piece_written")
         if landed != piece.position:
             raise CopyWentWrong(partition, piece.position, f"a batch for there was stored at {landed}")
 

@@ -17,7 +17,7 @@ MARK_NAME: Final = "moving"
 
 
 STORE_ID_NAME: Final = "store id"
-"""What the store's ID is agreed on as."""
+"""What the store's ID, 16 bytes, is agreed on as."""
 
 
 class Moving(StrEnum):

@@ -64,11 +64,13 @@ async def _move(
     await asyncio.to_thread(_make_keys, folder, master, keyring)
     environment.failpoint("migration.keys_written")
     put_in_place(folder.path, LOG)
+    environment.failpoint("migration.log_in_place")
     put_in_place(folder.path, KEYS)
     environment.failpoint("migration.before_switch")
     folder.change_log("embedded")
     environment.failpoint("migration.switched")
     await departure.delete_keys()
+    environment.failpoint("migration.keys_deleted")
     return moved_now(copied, check_seconds, records_checked=copied.records, keys=len(keyring.keys), started_again=0)
 
 

@@ -48,7 +48,6 @@ class DataFolder:
         """
         self.path = path
         self.complete = False
-        self.log = "embedded"
         self._description = self.path / "store.json"
         if not self._description.exists() and not create:
             raise OpeningError(f"there is no store in {self.path}; start one with `runstore serve`")
@@ -86,11 +85,6 @@ class DataFolder:
                 raise OpeningError(f"the names above {self.path} cannot be synced: {error.strerror}") from error
             self.complete = True
             self._write()
-
-    def change_log(self, kind: str) -> None:
-        """Say that the log is of another kind now."""
-        self.log = kind
-        self._write()
 
     def release(self) -> None:
         """Let others open the store. Safe to repeat."""
@@ -146,7 +140,6 @@ class DataFolder:
                 )
             self.partitions, self.store_id = int(told["partitions"]), str(told["store_id"])
             self.complete = bool(told["complete"])
-            self.log = str(told.get("log", "embedded"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OpeningError(f"{self._description} cannot be read: {error}") from error
         if asked is not None and asked != self.partitions:
@@ -161,7 +154,6 @@ class DataFolder:
             "partitions": self.partitions,
             "store_id": self.store_id,
             "complete": self.complete,
-            "log": self.log,
         }
         told["digest"] = _digest(told)
         try:

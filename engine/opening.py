@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 VERSION: Final = "0.1.0"
-CURSOR_KEY_NAME: Final = "cursor mac key"
+_CURSOR_KEY_NAME: Final = "cursor mac key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +156,12 @@ async def _cursor_key(keys: KeyStore, environment: Environment, lost_from: Path 
 
     One that is not there was lost where `lost_from` says so. Raises `KeyStoreError`.
     """
-    key = keys.get_value(CURSOR_KEY_NAME)
+    key = keys.get_value(_CURSOR_KEY_NAME)
     if key is None and lost_from is not None:
-        raise KeyStoreError(lost_from, f"damaged: it has lost its {CURSOR_KEY_NAME}. {RESTORE}")
+        raise KeyStoreError(lost_from, f"damaged: it has lost its {_CURSOR_KEY_NAME}. {RESTORE}")
     if key is None:
         key = environment.random_bytes(mac_key_bytes)
-        await keys.put_value(CURSOR_KEY_NAME, key)
+        await keys.put_value(_CURSOR_KEY_NAME, key)
     return key
 
 

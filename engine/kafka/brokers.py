@@ -25,7 +25,7 @@ from aiokafka import errors as codes
 from aiokafka.protocol.metadata import MetadataRequest
 
 from engine.kafka.connections import Address, Link, addresses
-from engine.kafka.errors import CannotConnect, KafkaFailed, NotAnswered, NotSent
+from engine.kafka.errors import CannotConnect, KafkaFailed, NotAnswered, NotReached, NotSent
 from engine.kafka.settings import KafkaSettings
 
 log = logging.getLogger("runstore.kafka")
@@ -75,16 +75,16 @@ class Brokers:
         self._closed = False
 
     async def connect(self, deadline: float) -> Layout:
-        """Have the layout. Raises `NotSent` when no broker has told it by the deadline, or `CannotConnect` at once."""
+        """Have the layout. Raises `NotReached` when no broker has told it in time, or `CannotConnect` at once."""
         while not self.layout.nodes:
             if self._closed:
-                raise NotSent("the connection to Kafka is closed")
+                raise NotReached("the connection to Kafka is closed")
             if self._cannot is not None:
                 raise self._cannot
             self._watch()
             if not await self._change(deadline):
                 why = self._unknown.why if self._unknown is not None else "none has answered in time"
-                raise NotSent(f"no broker of {self._settings.bootstrap_servers} can be reached: {why}")
+                raise NotReached(f"no broker of {self._settings.bootstrap_servers} can be reached: {why}")
         return self.layout
 
     async def ask_leader(self, topic: str, partition: int, request: Any, deadline: float, lane: str) -> Any:
@@ -142,7 +142,7 @@ class Brokers:
                     return node, link
             self._watch()
             if not await self._change(min(deadline, self._patience_ends(trouble))):
-                raise NotSent(f"{topic}/{partition}: {trouble.why}")
+                raise NotReached(f"{topic}/{partition}: {trouble.why}")
 
     def _patience_ends(self, trouble: _Trouble | None) -> float:
         return (_now() if trouble is None else trouble.since) + patience_seconds

@@ -16,7 +16,7 @@ Caveats
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,8 +27,9 @@ from aiokafka.protocol.produce import ProduceRequest
 
 from engine.kafka.batches import KafkaRecord, decoded, encoded
 from engine.kafka.brokers import Brokers, Layout
-from engine.kafka.errors import NotAnswered, NotSent, OutOfRange, Refused
+from engine.kafka.errors import KafkaFailed, NotAnswered, NotSent, OutOfRange, Refused
 from engine.kafka.settings import KafkaSettings
+from engine.keys.rounds import Rounds
 
 fetch_bytes_max: Final = 1024 * 1024
 """How much one read brings; a single batch that is larger comes whole all the same."""
@@ -84,11 +85,22 @@ class Fetched:
     following: int
 
 
+@dataclass(slots=True)
+class _Asked:
+    """Whose end is asked for, and what it is."""
+
+    topic: str
+    partition: int
+    seconds: float
+    answer: int | KafkaFailed = 0
+
+
 class KafkaClient:
     """Requests to the leaders of a store's topics. Belongs to one event loop."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._brokers = Brokers(settings, (settings.log_topic, settings.keys_topic))
+        self._rounds: dict[int, Rounds[_Asked]] = {}
 
     async def connect(self, seconds: float = connect_seconds_max) -> Layout:
         """Have a broker answer, and what it tells. Raises `NotSent` when none has in time, or `CannotConnect`."""
@@ -151,19 +163,49 @@ class KafkaClient:
 
     async def start(self, topic: str, partition: int, seconds: float) -> int:
         """The first offset of a partition. Raises `NotSent`, `NotAnswered`, `Refused` or `CannotConnect`."""
-        return (await self._offsets(topic, [partition], _EARLIEST, seconds))[partition]
+        return await self._offset(topic, partition, _EARLIEST, seconds)
 
     async def end(self, topic: str, partition: int, seconds: float) -> int:
         """The offset that follows all that is replicated. Raises `NotSent`, `NotAnswered`, `Refused`, ..."""
-        return (await self._offsets(topic, [partition], _LATEST, seconds))[partition]
+        return await self._offset(topic, partition, _LATEST, seconds)
 
     async def starts(self, topic: str, partitions: Sequence[int], seconds: float) -> dict[int, int]:
         """The first offsets of partitions. Raises as `start` does."""
-        return await self._all_offsets(topic, partitions, _EARLIEST, seconds)
+        found = await self._all_offsets(topic, partitions, _EARLIEST, seconds)
+        for start in found.values():
+            if isinstance(start, KafkaFailed):
+                raise start
+        return {partition: start for partition, start in found.items() if isinstance(start, int)}
 
-    async def ends(self, topic: str, partitions: Sequence[int], seconds: float) -> dict[int, int]:
-        """The ends of partitions, asked after this call. Raises as `end` does."""
+    async def ends(self, topic: str, partitions: Sequence[int], seconds: float) -> dict[int, int | KafkaFailed]:
+        """The ends of partitions, asked after this call; for each, its end or what `end` would raise."""
         return await self._all_offsets(topic, partitions, _LATEST, seconds)
+
+    async def shared_end(self, topic: str, partition: int, seconds: float) -> int:
+        """The same as `end`; those who ask at the same time share a request to their leader."""
+        leader = self._brokers.layout.leaders.get((topic, partition), -1)
+        if leader < 0:
+            return await self.end(topic, partition, seconds)
+        rounds = self._rounds.get(leader)
+        if rounds is None:
+            rounds = self._rounds[leader] = Rounds(self._ask_ends)
+        asked = _Asked(topic, partition, seconds)
+        try:
+            async with asyncio.timeout(seconds):
+                await rounds.join(asked)
+        except TimeoutError as error:
+            raise NotAnswered(f"the end of {topic}/{partition} has not been told in time") from error
+        if isinstance(asked.answer, KafkaFailed):
+            raise asked.answer
+        return asked.answer
+
+    async def _ask_ends(self, asked: Sequence[_Asked]) -> None:
+        seconds = max(each.seconds for each in asked)
+        for topic in {each.topic for each in asked}:
+            mine = [each for each in asked if each.topic == topic]
+            ends = await self.ends(topic, sorted({each.partition for each in mine}), seconds)
+            for each in mine:
+                each.answer = ends[each.partition]
 
     async def ask(self, request: Any, seconds: float, *, controller: bool = False) -> Any:
         """Send a request that no leader is needed for. Raises `NotSent`, `NotAnswered` or `CannotConnect`."""
@@ -173,25 +215,42 @@ class KafkaClient:
         """Close all connections. Safe to repeat."""
         await self._brokers.close()
 
-    async def _all_offsets(self, topic: str, partitions: Sequence[int], which: int, seconds: float) -> dict[int, int]:
-        layout = await self.connect(seconds)
+    async def _offset(self, topic: str, partition: int, which: int, seconds: float) -> int:
+        found = (await self._offsets(topic, [partition], which, seconds))[partition]
+        if isinstance(found, KafkaFailed):
+            raise found
+        return found
+
+    async def _all_offsets(
+        self, topic: str, partitions: Sequence[int], which: int, seconds: float
+    ) -> dict[int, int | KafkaFailed]:
+        """The offsets of partitions, with one request to each leader."""
         by_leader: dict[int, list[int]] = {}
         for partition in partitions:
-            by_leader.setdefault(layout.leaders.get((topic, partition), -1), []).append(partition)
-        groups = [group for leader, group in by_leader.items() if leader >= 0]
-        groups += [[partition] for partition in by_leader.get(-1, ())]
-        found = await asyncio.gather(*(self._offsets(topic, group, which, seconds) for group in groups))
+            leader = self._brokers.layout.leaders.get((topic, partition), -1)
+            # The leaders that are not known yet may be any.
+            by_leader.setdefault(leader if leader >= 0 else -1 - partition, []).append(partition)
+        found = await asyncio.gather(*(self._offsets(topic, each, which, seconds) for each in by_leader.values()))
         return {partition: offset for each in found for partition, offset in each.items()}
 
-    async def _offsets(self, topic: str, partitions: Sequence[int], which: int, seconds: float) -> Mapping[int, int]:
+    async def _offsets(
+        self, topic: str, partitions: Sequence[int], which: int, seconds: float
+    ) -> dict[int, int | KafkaFailed]:
         """The offsets of partitions that have one leader."""
         request = OffsetRequest(-1, 0, [(topic, [(partition, which) for partition in partitions])])
         lane = f"offset {partitions[0] % read_lanes}"
-        answer = await self._brokers.ask_leader(topic, partitions[0], request, _deadline(seconds), lane)
-        found: dict[int, int] = {}
+        try:
+            answer = await self._brokers.ask_leader(topic, partitions[0], request, _deadline(seconds), lane)
+        except KafkaFailed as error:
+            return dict.fromkeys(partitions, error)
+        found: dict[int, int | KafkaFailed] = {}
         for partition, error_code, _, offset in answer.topics[0][1]:
-            self._check(codes.for_code(error_code), f"{topic}/{partition}")
-            found[partition] = int(offset)
+            try:
+                self._check(codes.for_code(error_code), f"{topic}/{partition}")
+            except KafkaFailed as error:
+                found[partition] = error
+            else:
+                found[partition] = int(offset)
         return found
 
     def _check(self, error: type[codes.KafkaError], where: str) -> None:

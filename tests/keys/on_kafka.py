@@ -60,12 +60,11 @@ class Topic:
         master: MasterKey = MASTER,
         environment: Environment | None = None,
         *,
-        settings: KafkaSettings | None = None,
         make_client: Callable[[KafkaSettings], KafkaClient] = KafkaClient,
     ) -> KafkaKeyStore:
-        """Open a store, which is closed with the topic; with other settings through another address."""
+        """Open a store, which is closed with the topic."""
         store = await KafkaKeyStore.open(
-            settings or self.settings,
+            self.settings,
             master,
             environment or SystemEnvironment(""),
             segment_ms=int(self.changes.get("segment.ms", segment_ms)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -17,13 +18,27 @@ from engine.migration.errors import MigrationRefused
 
 LOG: Final = "log"
 KEYS: Final = "keys"
+COPY: Final = "copy"
+"""What a store on Kafka keeps of its log."""
+
 _MOVING: Final = ".moving"
 
 
 @contextmanager
-def locked(data_dir: Path, master_key_file: Path | None) -> Iterator[DataFolder]:
-    """The folder of a store, which nobody else has open. Raises `OpeningError`."""
-    folder = DataFolder(data_dir, None, create=False, key_file=master_key_file)
+def locked(data_dir: Path, master_key_file: Path | None, topics: str) -> Iterator[DataFolder]:
+    """The folder of a store, whatever its log, which nobody else has open. Raises `OpeningError`, `MigrationRefused`.
+
+    `topics` is the prefix that is asked for; the folder of a store on Kafka must be of these.
+    """
+    log = _kind_of_log(data_dir)
+    folder = DataFolder(
+        data_dir,
+        None,
+        create=False,
+        key_file=master_key_file,
+        log=log,
+        topics=topics if log == "kafka" else "",
+    )
     try:
         if not folder.complete:
             raise MigrationRefused(
@@ -32,6 +47,14 @@ def locked(data_dir: Path, master_key_file: Path | None) -> Iterator[DataFolder]
         yield folder
     finally:
         folder.release()
+
+
+def _kind_of_log(data_dir: Path) -> str:
+    """What the folder says, before it is locked; it is compared under the lock."""
+    try:
+        return str(json.loads((data_dir / "store.json").read_text(encoding="utf-8")).get("log", "embedded"))
+    except (OSError, ValueError, AttributeError):
+        return "embedded"
 
 
 def master_key(folder: Path, file: Path | None) -> MasterKey:

@@ -51,10 +51,10 @@ def read_mark(value: bytes | None) -> Mark | None:
         raise ValueError("the mark of a move cannot be read") from error
 
 
-def why_not_to_be_opened(value: bytes | None, store_id: str | None) -> str:
+def why_not_to_be_opened(value: bytes | None, store_id: bytes | None) -> str:
     """Why a store of this ID (None: none is agreed on yet) must not be opened on the topics; empty where it may be."""
     mark = read_mark(value)
-    if mark is None or (store_id is not None and mark.store_id != store_id):
+    if mark is None or (store_id is not None and mark.store_id != store_id.hex()):
         return ""
     if mark.moving is Moving.ARRIVING:
         return (

@@ -21,7 +21,7 @@ from engine.migration.copying_all import CopiedAll, check_all, copy_all
 from engine.migration.departure import Departure
 from engine.migration.embedded_target import EmbeddedTarget
 from engine.migration.errors import CopyWentWrong
-from engine.migration.folders import KEYS, LOG, being_made, destroy, locked, master_key, put_in_place, take_back
+from engine.migration.folders import COPY, KEYS, LOG, being_made, destroy, locked, master_key, put_in_place, take_back
 from engine.migration.keyring import Keyring
 from engine.migration.keys_folder import read_folder, write_folder
 from engine.migration.moved import Moved, moved_now
@@ -35,7 +35,7 @@ async def move_to_embedded(
 
     Raises `MigrationError`, `OpeningError`, `KeysError`, `LogError` or `HistoryBroken`.
     """
-    with locked(data_dir, master_key_file) as folder:
+    with locked(data_dir, master_key_file, settings.topic_prefix) as folder:
         master = master_key(data_dir, master_key_file)
         client = KafkaClient(settings)
         try:
@@ -67,8 +67,9 @@ async def _move(
     environment.failpoint("migration.log_in_place")
     put_in_place(folder.path, KEYS)
     environment.failpoint("migration.before_switch")
-    folder.change_log("embedded")
+    folder.move_log("embedded", "")
     environment.failpoint("migration.switched")
+    destroy(folder.path, COPY)
     await departure.delete_keys()
     environment.failpoint("migration.keys_deleted")
     return moved_now(copied, check_seconds, records_checked=copied.records, keys=len(keyring.keys), started_again=0)

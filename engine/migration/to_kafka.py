@@ -13,6 +13,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+from engine.assembly import cursor_key_name
 from engine.data_folder import DataFolder
 from engine.environment import Environment
 from engine.kafka.client import KafkaClient
@@ -24,9 +25,8 @@ from engine.migration.folders import KEYS, LOG, destroy, locked, master_key, set
 from engine.migration.keys_folder import read_folder
 from engine.migration.moved import Moved, moved_now
 from engine.migration.telling import Tell
-from engine.opening import CURSOR_KEY_NAME
 
-_AGREED_NAMES = frozenset({CURSOR_KEY_NAME})
+_AGREED_NAMES = frozenset({cursor_key_name})
 
 
 async def move_to_kafka(
@@ -36,19 +36,26 @@ async def move_to_kafka(
 
     Raises `MigrationError`, `OpeningError`, `KeysError`, `LogError` or `HistoryBroken`.
     """
-    with locked(data_dir, master_key_file) as folder:
+    with locked(data_dir, master_key_file, settings.topic_prefix) as folder:
         master = master_key(data_dir, master_key_file)
         client = KafkaClient(settings)
         try:
             arrival = Arrival(settings, client, master, folder.store_id, folder.partitions, environment)
             if folder.log == "kafka":
                 return await _finish(folder, arrival, Moved(moved=False, partitions=folder.partitions), environment)
-            return await _move(folder, master, arrival, environment, tell)
+            return await _move(folder, master, settings, arrival, environment, tell)
         finally:
             await client.close()
 
 
-async def _move(folder: DataFolder, master: MasterKey, arrival: Arrival, environment: Environment, tell: Tell) -> Moved:
+async def _move(
+    folder: DataFolder,
+    master: MasterKey,
+    settings: KafkaSettings,
+    arrival: Arrival,
+    environment: Environment,
+    tell: Tell,
+) -> Moved:
     folder.check_whole()
     keyring = await asyncio.to_thread(read_folder, folder.path / KEYS, master)
     log = await asyncio.to_thread(EmbeddedLog, folder.path / LOG, folder.partitions, environment)
@@ -61,7 +68,7 @@ async def _move(folder: DataFolder, master: MasterKey, arrival: Arrival, environ
     tell("keys", 1.0)
     await arrival.bring_keys(keyring, _AGREED_NAMES)
     environment.failpoint("migration.before_switch")
-    folder.change_log("kafka")
+    folder.move_log("kafka", settings.topic_prefix)
     environment.failpoint("migration.switched")
     moved = moved_now(
         filled.copied,

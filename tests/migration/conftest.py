@@ -16,11 +16,14 @@ from tests.migration.stores import DATA, new_topics, opened, stories
 
 @dataclass(frozen=True)
 class Told:
-    """A folder with a store in it that nobody has open, and what it is like."""
+    """A folder with a store in it that nobody has open, and what it is like.
+
+    `repeated` is what its commands are answered when all are told again, which writes nothing.
+    """
 
     folder: Path
     commands: list[Command]
-    answers: list[Json]
+    repeated: list[Json | str]
     picture: Json
     digests: list[str]
 
@@ -33,8 +36,10 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Told:
     async def make() -> Told:
         commands = stories()
         async with opened(folder, create=True) as store:
-            answers = await store.tell(commands)
-            return Told(folder, commands, answers, await store.picture(commands), await store.digests())
+            await store.tell(commands)
+            digests, repeated = await store.digests(), await store.outcomes(commands)
+            assert await store.digests() == digests
+            return Told(folder, commands, repeated, await store.picture(commands), digests)
 
     return asyncio.run(make())
 
@@ -43,7 +48,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Told:
 def told(original: Told, tmp_path: Path) -> Told:
     """A copy of that store."""
     shutil.copytree(original.folder / DATA, tmp_path / DATA)
-    return Told(tmp_path, original.commands, original.answers, original.picture, original.digests)
+    return Told(tmp_path, original.commands, original.repeated, original.picture, original.digests)
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import pytest
 from engine.data_folder import OpeningError
 from engine.kafka.settings import KafkaSettings
 from schemas.refusals import Code, Refused
-from tests.contract.builders import Command, Run, append, create_session, purge_session
+from tests.contract.builders import Run, create_session, place, purge_session
 from tests.contract.makers import InProcess
 from tests.contract.scene import all_records
+from tests.faults.stories import PARTITIONS
 from tests.migration.conftest import Told
-from tests.migration.stores import DATA, Opened, migrate, opened, stories
+from tests.migration.stores import DATA, WORKERS, Opened, migrate, opened, stories
 from tests.traces.replay import FOLDER, replay
 
 TRACES = sorted(FOLDER.glob("?_*.jsonl"))
@@ -25,8 +26,8 @@ async def check_same(store: Opened, told: Told) -> None:
     """The store is the one that was told the stories, to everybody who asks."""
     assert store.rebuilt() == []
     assert await store.picture(told.commands) == told.picture
+    assert await store.outcomes(told.commands) == told.repeated
     assert await store.digests() == told.digests
-    await store.repeat(told.commands, told.answers)
 
 
 async def test_it_is_the_same_store_on_kafka_and_back_in_the_folder(told: Told, topics: KafkaSettings) -> None:
@@ -55,14 +56,14 @@ async def test_record_ids_and_cursors_from_before_are_good_after(told: Told, top
 
 
 async def test_new_commands_work_at_either_place_and_move_with_it(told: Told, topics: KafkaSettings) -> None:
-    commands, answers = list(told.commands), list(told.answers)
-    for seed, to, kafka in ((21, "kafka", topics), (22, "embedded", None)):
+    commands = list(told.commands)
+    picture, digests = told.picture, told.digests
+    for number, to, kafka in ((1, "kafka", topics), (2, "embedded", None)):
         assert migrate(told.folder, to, topics).status == 0
-        more = [renamed(command, f"-{seed}") for command in stories(seed)]
+        more = stories(number * WORKERS)
         async with opened(told.folder, kafka) as store:
-            answers += await store.tell(more)
+            await store.tell(more)
             commands += more
-            await store.repeat(commands, answers)
             picture, digests = await store.picture(commands), await store.digests()
     again = KafkaSettings(topics.bootstrap_servers, topics.topic_prefix + "-again")
     assert migrate(told.folder, "kafka", again).status == 0
@@ -93,8 +94,11 @@ async def test_a_purged_session_stays_purged_and_one_that_moved_can_be_purged(
         key_ids = store.store._keys.keys_of("session:kept")
         assert key_ids
     assert migrate(told.folder, "kafka", topics).status == 0
-    assert not any(key_ids[0] in path.read_bytes() for path in (told.folder / DATA).rglob("*") if path.is_file()
-                   and ".migrated-" not in str(path))
+    assert not any(
+        key_ids[0] in path.read_bytes()
+        for path in (told.folder / DATA).rglob("*")
+        if path.is_file() and ".migrated-" not in str(path)
+    )
     async with opened(told.folder, topics) as store:
         await store.tell([purge_session("kept")])
         assert not store.store._keys.keys_of("session:kept")
@@ -110,7 +114,7 @@ async def test_void_records_stay_behind_and_leave_holes(told: Told, topics: Kafk
     assert migrate(told.folder, "kafka", topics).status == 0
     async with opened(told.folder, topics) as one:
         log = one.store.partitions[0]._log
-        run = Run("hole", next(f"h{n}" for n in range(100) if home(f"h{n}") == 0))
+        run = Run("hole", next(f"h{n}" for n in range(100) if place(f"h{n}", PARTITIONS) == 0))
         await one.tell([create_session(run.session_id)])
         # A batch that was decided for the position before: void, and at the end of the log.
         data = log.fetch(0, [one.store.partitions[0].projection.rule.end - 1])

@@ -37,7 +37,7 @@ _PLACES: Final = {"kafka": "on Kafka", "embedded": "in its folder"}
 @click.command("migrate")
 @click.option("--to", required=True, type=click.Choice(LOGS), help="The kind of log that the store is to have.")
 @json_option
-@with_settings("data_dir", "master_key_file", *KAFKA_FLAGS)
+@with_settings("data_dir", "master_key_file", *KAFKA_FLAGS, always={"log": "kafka"})
 def command(settings: Settings, *, to: str, as_json: bool) -> int:
     """Move a store to another kind of log, with all records and keys. Needs the store stopped.
 
@@ -47,7 +47,7 @@ def command(settings: Settings, *, to: str, as_json: bool) -> int:
     """
     logs.configure("error")
     check_folder(settings, create=False)
-    kafka = kafka_settings(replace(settings, log="kafka"))
+    kafka = kafka_settings(settings)
     assert kafka is not None
     begun = time.monotonic()
     moved = _move(settings, kafka, to)
@@ -110,7 +110,8 @@ def _print(settings: Settings, kafka: KafkaSettings, to: str, moved: Moved, seco
         note(f"  the former log is in {settings.data_dir / moved.set_aside}; delete it when you need it no more")
     if to == "embedded":
         note(f"  the topics {kafka.log_topic} and {kafka.keys_topic} are left; delete both when you need them no more")
-    note(f'  next: say log = "{to}" in your settings, then `{plain(on_folder(settings, "verify", "--log", to))}`')
+    there = settings if to == "kafka" else replace(settings, log="embedded")
+    note(f'  next: say log = "{to}" in your settings, then `{plain(on_folder(there, "verify"))}`')
 
 
 def _rate(records: int, seconds: float) -> int:

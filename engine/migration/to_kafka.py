@@ -89,4 +89,5 @@ async def _finish(folder: DataFolder, arrival: Arrival, moved: Moved, environmen
     environment.failpoint("migration.keys_destroyed")
     if unfinished:
         await arrival.give_over()
+    environment.failpoint("migration.given_over")
     return replace(moved, moved=moved.moved or unfinished, set_aside=aside)

@@ -9,8 +9,11 @@ import pytest
 
 from engine.data_folder import OpeningError
 from engine.kafka.settings import KafkaSettings
+from engine.keys import load_or_create_master_key
+from engine.migration.keyring import WrappedKey
+from engine.migration.keys_folder import read_folder
 from schemas.refusals import Code, Refused
-from tests.contract.builders import Run, create_session, place, purge_session
+from tests.contract.builders import Run, create_session, end_session, place, purge_session
 from tests.contract.makers import InProcess
 from tests.contract.scene import all_records
 from tests.faults.stories import PARTITIONS
@@ -90,24 +93,21 @@ async def test_a_purged_session_stays_purged_and_one_that_moved_can_be_purged(
 ) -> None:
     run = Run("kept", "kept")
     async with opened(told.folder) as store:
-        await store.tell([create_session("kept"), run.start(), run.append()])
-        key_ids = store.store._keys.keys_of("session:kept")
-        assert key_ids
+        await store.tell([create_session("kept"), run.start(), run.append(), run.end(), end_session("kept")])
+    kept = [key for key in keys_in(told.folder) if key.owner == "session:kept"]
+    assert kept
+    assert in_files(told.folder, kept[0].wrapped)
     assert migrate(told.folder, "kafka", topics).status == 0
-    assert not any(
-        key_ids[0] in path.read_bytes()
-        for path in (told.folder / DATA).rglob("*")
-        if path.is_file() and ".migrated-" not in str(path)
-    )
+    assert not in_files(told.folder, kept[0].wrapped)
     async with opened(told.folder, topics) as store:
         await store.tell([purge_session("kept")])
-        assert not store.store._keys.keys_of("session:kept")
     assert migrate(told.folder, "embedded", topics).status == 0
     async with opened(told.folder) as store:
         with pytest.raises(Refused) as refused:
             await store.client.call("list_run_records", {"run_id": "kept", "limit": 10})
         assert refused.value.code is Code.SESSION_PURGED
-        assert store.store._keys.get(key_ids[0]) is None
+    assert keys_in(told.folder)
+    assert not {"session:kept"} & {key.owner for key in keys_in(told.folder)}
 
 
 async def test_void_records_stay_behind_and_leave_holes(told: Told, topics: KafkaSettings) -> None:
@@ -162,6 +162,17 @@ async def test_a_folder_is_opened_by_its_own_kind_of_log_only(told: Told, topics
     with pytest.raises(OpeningError, match="migrate --to embedded"):
         async with opened(told.folder):
             pass
+
+
+def keys_in(folder: Path) -> tuple[WrappedKey, ...]:
+    """The data keys of a folder."""
+    path = folder / DATA
+    return read_folder(path / "keys", load_or_create_master_key(path / "master.key", create=False)).keys
+
+
+def in_files(folder: Path, data: bytes) -> bool:
+    """Whether any file of a folder holds these bytes."""
+    return any(data in path.read_bytes() for path in (folder / DATA).rglob("*") if path.is_file())
 
 
 class Moving:

@@ -125,16 +125,22 @@ class Arrival:
         self._environment.failpoint("migration.keys_written")
         await self._check_keys(keyring)
 
-    async def is_marked(self) -> bool:
-        """True while the topics are marked as not arrived, for this store. Makes nothing."""
+    async def mark(self) -> Mark | None:
+        """The mark of this store that is on the topics, which exist. Raises `OpeningError`, `MigrationRefused`."""
         await open_topics(self._client, self._settings, self._partitions, create=False)
-        return self._mark_of(await self._keys.read()) is not None
+        held = await self._keys.read()
+        if held.agreed.get(STORE_ID_NAME) != self._store_id:
+            raise MigrationRefused(
+                f"{self._where} are not those of the store {self._store_id.hex()}, which is on Kafka already",
+                "name the brokers and the kafka.topic_prefix that the store was moved to",
+            )
+        mark = read_mark(held.keyring.values.get(MARK_NAME))
+        return mark if mark is not None and mark.store_id == self._store_id.hex() else None
 
     async def give_over(self) -> None:
-        """Take the mark away: from now on the topics are a store that can be opened. Safe to repeat."""
+        """Take the mark away: from now on the topics are a store that can be opened."""
         held = await self._keys.read()
-        if self._mark_of(held) is not None:
-            await self._keys.put_value(MARK_NAME, b"", held.versions.get(MARK_NAME, 0) + 1)
+        await self._keys.put_value(MARK_NAME, b"", held.versions.get(MARK_NAME, 0) + 1)
 
     @property
     def _where(self) -> str:

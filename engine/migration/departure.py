@@ -47,8 +47,8 @@ class Departure:
         self._keys = KeysTopic(client, settings.keys_topic, master, environment)
         self.source = LogTopic(client, settings.log_topic, environment, self._filler)
 
-    async def check(self) -> None:
-        """Raise `MigrationRefused` unless the topics are this store's, and it has arrived there."""
+    async def check(self, ticket: str) -> None:
+        """Raise `MigrationRefused` unless the topics are this store's, and it is there. `ticket` is the folder's."""
         held = await self._keys.read()
         agreed = held.agreed.get(STORE_ID_NAME, b"").hex()
         if agreed != self._store_id:
@@ -61,6 +61,11 @@ class Departure:
         if mark is not None and mark.moving is Moving.ARRIVING:
             raise MigrationRefused(
                 "the store is still being moved to Kafka", "repeat `runstore migrate --to kafka` to the end first"
+            )
+        if mark is not None and mark.ticket != ticket:
+            raise MigrationRefused(
+                "the store has been moved from these topics into another folder",
+                "open it there; it is not here any more",
             )
 
     async def ends(self) -> list[int]:
@@ -75,9 +80,9 @@ class Departure:
                 raise SourceInUse(_IN_USE.format(partition), _STOP_IT)
             self._environment.failpoint("migration.partition_shut")
 
-    async def leave(self, ends: Sequence[int]) -> None:
+    async def leave(self, ends: Sequence[int], ticket: str) -> None:
         """Mark the topics as left, and look once more. Raises `SourceInUse`, and takes the mark away again then."""
-        await self._put_mark(Mark(Moving.LEFT, self._store_id).encode())
+        await self._put_mark(Mark(Moving.LEFT, self._store_id, ticket=ticket).encode())
         self._environment.failpoint("migration.marked")
         for partition, end in enumerate(ends):
             if not await self._only_fillers(partition, end):
@@ -91,11 +96,11 @@ class Departure:
         values = {name: value for name, value in {**held.keyring.values, **held.agreed}.items() if name not in own}
         return Keyring(held.keyring.keys, values)
 
-    async def delete_keys(self) -> int:
-        """Delete all keys of topics that are marked as left; how many there were. Safe to repeat."""
+    async def delete_keys(self, ticket: str) -> int:
+        """Delete all keys of topics that were left for this folder; how many there were. Safe to repeat."""
         held = await self._keys.read()
         mark = self._mark_of(held)
-        if mark is None or mark.moving is not Moving.LEFT:
+        if mark is None or (mark.moving, mark.ticket) != (Moving.LEFT, ticket):
             return 0
         await self._keys.delete_keys(held.keyring.keys)
         return len(held.keyring.keys)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.data_folder import DataFolder
-from engine.durable import sync_folder
+from engine.durable import sync_folder, write_whole
 from engine.environment import Environment
 from engine.keys.master import MasterKey, load_or_create_master_key
 from engine.migration.errors import MigrationRefused
@@ -21,6 +21,7 @@ KEYS: Final = "keys"
 COPY: Final = "copy"
 """What a store on Kafka keeps of its log."""
 
+TICKET: Final = "moving"
 _MOVING: Final = ".moving"
 
 
@@ -81,6 +82,27 @@ def take_back(folder: Path, name: str) -> None:
         destroy(folder, name + _MOVING)
         (folder / name).rename(being_made(folder, name))
         sync_folder(folder)
+
+
+def ticket(folder: Path) -> str:
+    """What tells that a move out of topics is this folder's; empty where none is under way."""
+    try:
+        return (folder / TICKET).read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def take_ticket(folder: Path, environment: Environment) -> str:
+    """The same, made where there is none; durable."""
+    if not ticket(folder):
+        write_whole(folder / TICKET, environment.random_bytes(16).hex() + "\n")
+    return ticket(folder)
+
+
+def drop_ticket(folder: Path) -> None:
+    """Have no move under way. Safe to repeat."""
+    (folder / TICKET).unlink(missing_ok=True)
+    sync_folder(folder)
 
 
 def set_aside(folder: Path, name: str, environment: Environment) -> str:

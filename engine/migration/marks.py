@@ -8,7 +8,7 @@ first.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -29,15 +29,20 @@ class Moving(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Which store is moving, and whether the log's topic was made for it, so that it may be made anew."""
+    """Which store is moving.
+
+    `made_log`: the log's topic was made for it, so that it may be made anew. `ticket`: what the folder holds that the
+    store leaves for; another folder of the same store must not take it for its own.
+    """
 
     moving: Moving
     store_id: str
     made_log: bool = False
+    ticket: str = ""
 
     def encode(self) -> bytes:
         """The mark as the named value holds it."""
-        return json.dumps({"moving": self.moving.value, "store_id": self.store_id, "made_log": self.made_log}).encode()
+        return json.dumps(asdict(self)).encode()
 
 
 def read_mark(value: bytes | None) -> Mark | None:
@@ -46,7 +51,7 @@ def read_mark(value: bytes | None) -> Mark | None:
         return None
     try:
         told = json.loads(value)
-        return Mark(Moving(told["moving"]), str(told["store_id"]), bool(told["made_log"]))
+        return Mark(Moving(told["moving"]), str(told["store_id"]), bool(told["made_log"]), str(told["ticket"]))
     except (KeyError, TypeError) as error:
         raise ValueError("the mark of a move cannot be read") from error
 

@@ -21,7 +21,20 @@ from engine.migration.copying_all import CopiedAll, check_all, copy_all
 from engine.migration.departure import Departure
 from engine.migration.embedded_target import EmbeddedTarget
 from engine.migration.errors import CopyWentWrong
-from engine.migration.folders import COPY, KEYS, LOG, being_made, destroy, locked, master_key, put_in_place, take_back
+from engine.migration.folders import (
+    COPY,
+    KEYS,
+    LOG,
+    being_made,
+    destroy,
+    drop_ticket,
+    locked,
+    master_key,
+    put_in_place,
+    take_back,
+    take_ticket,
+    ticket,
+)
 from engine.migration.keyring import Keyring
 from engine.migration.keys_folder import read_folder, write_folder
 from engine.migration.moved import Moved, moved_now
@@ -39,11 +52,13 @@ async def move_to_embedded(
         master = master_key(data_dir, master_key_file)
         client = KafkaClient(settings)
         try:
+            if folder.log == "embedded" and not ticket(folder.path):
+                return Moved(moved=False, partitions=folder.partitions)
             await open_topics(client, settings, folder.partitions, create=False)
             departure = Departure(settings, client, master, folder.store_id, folder.partitions, environment)
             if folder.log == "embedded":
-                deleted = await departure.delete_keys()
-                return Moved(moved=bool(deleted), partitions=folder.partitions, keys=deleted)
+                deleted = await _tidy(folder, departure, environment)
+                return Moved(moved=True, partitions=folder.partitions, keys=deleted)
             return await _move(folder, master, departure, environment, tell)
         finally:
             await client.close()
@@ -52,14 +67,14 @@ async def move_to_embedded(
 async def _move(
     folder: DataFolder, master: MasterKey, departure: Departure, environment: Environment, tell: Tell
 ) -> Moved:
-    await departure.check()
+    await departure.check(ticket(folder.path))
     take_back(folder.path, LOG)
     take_back(folder.path, KEYS)
     ends = await departure.ends()
     copied, check_seconds = await _copy(folder, departure, ends, environment, tell)
     await departure.shut(ends)
     tell("keys", 1.0)
-    await departure.leave(ends)
+    await departure.leave(ends, take_ticket(folder.path, environment))
     keyring = await departure.keyring()
     await asyncio.to_thread(_make_keys, folder, master, keyring)
     environment.failpoint("migration.keys_written")
@@ -69,10 +84,17 @@ async def _move(
     environment.failpoint("migration.before_switch")
     folder.move_log("embedded", "")
     environment.failpoint("migration.switched")
-    destroy(folder.path, COPY)
-    await departure.delete_keys()
-    environment.failpoint("migration.keys_deleted")
+    await _tidy(folder, departure, environment)
     return moved_now(copied, check_seconds, records_checked=copied.records, keys=len(keyring.keys), started_again=0)
+
+
+async def _tidy(folder: DataFolder, departure: Departure, environment: Environment) -> int:
+    """Delete the keys in the topics, and what the folder needed while it was a Kafka store's; how many keys."""
+    deleted = await departure.delete_keys(ticket(folder.path))
+    environment.failpoint("migration.keys_deleted")
+    destroy(folder.path, COPY)
+    drop_ticket(folder.path)
+    return deleted
 
 
 async def _copy(

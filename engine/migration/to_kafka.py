@@ -21,8 +21,20 @@ from engine.kafka.settings import KafkaSettings
 from engine.keys.master import MasterKey
 from engine.logs.embedded import EmbeddedLog
 from engine.migration.arrival import Arrival
-from engine.migration.folders import KEYS, LOG, destroy, locked, master_key, set_aside
+from engine.migration.errors import MigrationRefused
+from engine.migration.folders import (
+    KEYS,
+    LOG,
+    being_made,
+    destroy,
+    drop_ticket,
+    locked,
+    master_key,
+    set_aside,
+    ticket,
+)
 from engine.migration.keys_folder import read_folder
+from engine.migration.marks import Mark, Moving
 from engine.migration.moved import Moved, moved_now
 from engine.migration.telling import Tell
 
@@ -82,12 +94,26 @@ async def _move(
 
 async def _finish(folder: DataFolder, arrival: Arrival, moved: Moved, environment: Environment) -> Moved:
     """Tidy up behind `store.json`. The keys in the folder go before anyone can purge in the topics."""
-    unfinished = await arrival.is_marked()
+    mark = await arrival.mark()
+    if mark is not None and mark.moving is Moving.LEFT:
+        _stay(folder, mark)
     aside = set_aside(folder.path, LOG, environment)
     environment.failpoint("migration.log_set_aside")
     destroy(folder.path, KEYS)
     environment.failpoint("migration.keys_destroyed")
-    if unfinished:
+    if mark is not None:
         await arrival.give_over()
     environment.failpoint("migration.given_over")
-    return replace(moved, moved=moved.moved or unfinished, set_aside=aside)
+    drop_ticket(folder.path)
+    return replace(moved, moved=moved.moved or mark is not None, set_aside=aside)
+
+
+def _stay(folder: DataFolder, mark: Mark) -> None:
+    """Take back a move into the folder that was broken off before its last step."""
+    if mark.ticket != ticket(folder.path):
+        raise MigrationRefused(
+            "the store has been moved from these topics into another folder", "open it there; it is not here any more"
+        )
+    for name in (LOG, KEYS):
+        destroy(folder.path, name)
+        destroy(folder.path, being_made(folder.path, name).name)

@@ -87,7 +87,7 @@ async def check_arrived(store: Opened, told: Told) -> None:
 async def test_to_kafka(failpoint: str, told: Told, topics: KafkaSettings) -> None:
     broken = migrate(told.folder, "kafka", topics, failpoint=failpoint)
     assert broken.status == -signal.SIGKILL, broken.err
-    if failpoint not in {"migration.topics_made"}:
+    if failpoint != "migration.topics_made":
         await check_serves(TO_KAFKA[failpoint], told, topics)
     done = migrate(told.folder, "kafka", topics, "--json")
     assert done.status == 0, done.err
@@ -134,11 +134,23 @@ async def test_a_store_that_went_on_in_its_folder_meanwhile_is_moved_as_it_is_th
         assert not store.store._keys.keys_of("session:gone")
 
 
-async def test_a_copy_that_went_on_twice_as_it_was_broken_off_is_whole(told: Told, topics: KafkaSettings) -> None:
-    for count in range(1, PARTITIONS):
-        broken = migrate(told.folder, "kafka", topics, failpoint=f"migration.piece_written:{count}")
+async def test_a_copy_that_is_broken_off_again_and_again_arrives(told: Told, topics: KafkaSettings) -> None:
+    for _ in range(PARTITIONS):
+        broken = migrate(told.folder, "kafka", topics, failpoint="migration.piece_written:1")
         assert broken.status == -signal.SIGKILL
     assert migrate(told.folder, "kafka", topics).status == 0
+    async with opened(told.folder, topics) as store:
+        await check_arrived(store, told)
+
+
+@pytest.mark.parametrize("failpoint", ["migration.marked", "migration.log_in_place", "migration.before_switch"])
+async def test_a_move_into_the_folder_can_be_taken_back(failpoint: str, told: Told, topics: KafkaSettings) -> None:
+    assert migrate(told.folder, "kafka", topics).status == 0
+    assert migrate(told.folder, "embedded", topics, failpoint=failpoint).status == -signal.SIGKILL
+    done = migrate(told.folder, "kafka", topics)
+    assert done.status == 0, done.err
+    left = [path.name for path in (told.folder / DATA).iterdir() if ".migrated-" not in path.name]
+    assert sorted(left) == ["LOCK", "master.key", "projections", "store.json"]
     async with opened(told.folder, topics) as store:
         await check_arrived(store, told)
 

@@ -56,7 +56,7 @@ class KafkaLog:
         lost: LostRecords,
         environment: Environment,
     ) -> None:
-        """The topic must be there and fit (see `engine.kafka.topics`). The log closes the copy, not the client."""
+        """The topic must be there and fit (see `engine.kafka.topics`). The log closes client and copy with itself."""
         self._client = client
         self._topic = topic
         self._partitions = partitions
@@ -197,6 +197,7 @@ class KafkaLog:
         if self._in_flight:
             await asyncio.wait(list(self._in_flight.values()))
         await self._copying.close()
+        await self._client.close()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -63,7 +63,7 @@ async def _open(
     master_path = settings.master_key_file or settings.data_dir / "master.key"
     master = _master_key(master_path, kafka, topics)
     try:
-        keys = await KafkaKeyStore.open(kafka, master, environment)
+        keys = await KafkaKeyStore.open(kafka, master, environment, segment_ms=topics.keys_segment_ms)
     except MasterKeyError as error:
         raise MasterKeyError(f"the master key {master_path} is the wrong one, or damaged: {error}") from error
     opened.push_async_callback(keys.close)

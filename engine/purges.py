@@ -2,7 +2,11 @@
 
 The order is the log first, then the keys: a key that went first would lose a session that was never purged.
 A deletion that fails is tried again until it works, or the key store has failed for good. A crash between the two is
-finished at the next start, from a watermark kept with the keys.
+finished at the next start, from a watermark kept with the keys: all purges before it are finished.
+
+Several stores of one log share the watermark, and the last that writes it wins. Each may raise it, since each deletes
+the keys of every purge that it applies. One that is behind lowers it: that is safe, and costs the next start a few
+deletions that find nothing.
 """
 
 from __future__ import annotations

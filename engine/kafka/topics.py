@@ -20,6 +20,7 @@ from engine.data_folder import OpeningError, partitions_default, partitions_max
 from engine.kafka.client import KafkaClient
 from engine.kafka.errors import CannotConnect, KafkaFailed, NotAnswered, NotSent
 from engine.kafka.settings import KafkaSettings
+from engine.keys.topic import segment_ms
 from engine.keys.topic import topic_settings as keys_settings
 
 T = TypeVar("T")
@@ -60,6 +61,8 @@ class Topics:
     made: bool
     """True when this call made the log's topic."""
     keys_end: int
+    keys_segment_ms: int
+    """After how long a new record begins a new segment of the topic of keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ async def _open(client: KafkaClient, settings: KafkaSettings, partitions: int | 
         raise TopicUnfit(settings.log_topic, "the number of partitions", str(count), str(partitions))
     if len(found[settings.keys_topic]) != 1:
         raise TopicUnfit(settings.keys_topic, "the number of partitions", str(len(found[settings.keys_topic])), "1")
-    for name, values in (await _settings(client, names)).items():
+    applied = await _settings(client, names)
+    for name, values in applied.items():
         rules = _log_rules() if name == settings.log_topic else _keys_rules()
         _check(name, values, {**rules, **_replica_rules(settings, name, replicas[name])})
     for name, each in ((settings.log_topic, count), (settings.keys_topic, 1)):
@@ -115,7 +119,7 @@ async def _open(client: KafkaClient, settings: KafkaSettings, partitions: int | 
             if start != 0:
                 raise TopicUnfit(name, f"the first offset of partition {partition}", str(start), "0: records are lost")
     asked_end = partial(client.end, settings.keys_topic, 0, request_seconds_max)
-    return Topics(count, made, await _patiently(asked_end))
+    return Topics(count, made, await _patiently(asked_end), segment_ms(applied[settings.keys_topic]))
 
 
 def _log_rules() -> dict[str, _Rule]:

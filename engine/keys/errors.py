@@ -4,7 +4,8 @@ The whole tree, by what a caller can do about it::
 
     KeysError
     ├── MasterKeyError   the master key file is missing, damaged or another one: the operator puts it right
-    ├── KeyStoreError    the folder of keys is damaged, locked, closed or failed: stop, and open again
+    ├── KeyStoreError    the store of keys is damaged, locked, closed or failed: stop, and open again; or no broker
+    │                    answered, which may pass (`KeyStore.failed` is false then)
     ├── KeyMissing       no such data key: purged, or never kept
     ├── SealBroken       a sealed value is not what was sealed, or not for this record
     └── PackBroken       an opened value does not unpack

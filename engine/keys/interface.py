@@ -44,7 +44,8 @@ class KeyStore(Protocol):
     async def purge(self, owner: str) -> None:
         """Remove every key that the owner has at this call, for good; safe to repeat, and cheap when there is none.
 
-        From the call on `get` finds none of them; once it returns, no file holds them. A key put later stays.
+        From the call on `get` finds none of them; once it returns, no file holds them – those of a topic's brokers do
+        until its bound is over. A key put later stays.
         """
         ...
 

@@ -26,6 +26,7 @@ What was agreed as `check_name` is `check_value`, which opens only under the mas
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,7 +40,7 @@ proposal_id_bytes: Final = 16
 check_name: Final = "master key check"
 check_value: Final = b"runstore keys"
 
-segment_ms: Final = 600_000
+segment_ms_default: Final = 600_000
 """How old a segment may get before the next record begins another: what a purge waits for at least."""
 
 compaction_lag_ms_max: Final = 600_000
@@ -48,7 +49,7 @@ compaction_lag_ms_max: Final = 600_000
 topic_settings: Final[dict[str, str]] = {
     "cleanup.policy": "compact",
     "message.timestamp.type": "LogAppendTime",
-    "segment.ms": str(segment_ms),
+    "segment.ms": str(segment_ms_default),
     "segment.jitter.ms": "0",
     "max.compaction.lag.ms": str(compaction_lag_ms_max),
     "min.compaction.lag.ms": "0",
@@ -59,6 +60,11 @@ _KEY: Final = b"key\0"
 _VALUE: Final = b"value\0"
 _AGREED: Final = b"agreed\0"
 FILLER: Final = b"filler\0"
+
+
+def segment_ms(applied: Mapping[str, str]) -> int:
+    """When a segment of a topic with these settings ends: Kafka takes the shorter of the two."""
+    return min(int(applied["segment.ms"]), int(applied["max.compaction.lag.ms"]))
 
 
 class FormError(Exception):

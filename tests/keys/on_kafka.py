@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from aiokafka import errors as codes
-from aiokafka.protocol.admin import CreateTopicsRequest
+from aiokafka.protocol.admin import CreateTopicsRequest, DeleteTopicsRequest
 
 from engine.environment import Environment, SystemEnvironment
 from engine.kafka.batches import KafkaRecord
@@ -41,13 +41,22 @@ class Topic:
         self.client = KafkaClient(self.settings)
 
     async def __aenter__(self) -> Self:
+        await self.make()
+        return self
+
+    async def delete(self) -> None:
+        """Delete the topic with all that is in it."""
+        answer = await self.client.ask(DeleteTopicsRequest([self.name], 5000), answer_seconds_max, controller=True)
+        assert answer.to_object()["topic_error_codes"][0]["error_code"] == codes.NoError.errno
+
+    async def make(self) -> None:
+        """Make the topic."""
         settings = [*{**topic_settings, **self.changes}.items()]
         request = CreateTopicsRequest([(self.name, 1, self.replicas, [], settings)], 5000, validate_only=False)
         answer = await self.client.ask(request, answer_seconds_max, controller=True)
         told = answer.to_object()["topic_errors"][0]
         assert told["error_code"] == codes.NoError.errno, told
         await self.end()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -67,7 +76,7 @@ class Topic:
             self.settings,
             master,
             environment or SystemEnvironment(""),
-            segment_ms=int(self.changes.get("segment.ms", segment_ms)),
+            segment_ms=segment_ms({**topic_settings, **self.changes}),
             make_client=make_client,
         )
         self.stores.append(store)

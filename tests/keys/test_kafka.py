@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from engine.kafka.client import KafkaClient
+from engine.kafka.client import Fetched, KafkaClient
 from engine.keys import KafkaKeyStore, KeyMissing, KeyStoreError, MasterKey, MasterKeyError, Sealer
 from engine.keys.kafka import value_bytes_max
 from engine.keys.topic import FILLER, key_gone, key_kept, value_kept
@@ -35,9 +35,20 @@ def key() -> tuple[bytes, bytes]:
 # -- several stores
 
 
+class SlowReader(KafkaClient):
+    """Reads late, so that what a store does not wait for is not there by luck."""
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, seconds: float, *, wait_seconds: float = 0.0
+    ) -> Fetched:
+        fetched = await super().fetch(topic, partition, offset, seconds, wait_seconds=wait_seconds)
+        await asyncio.sleep(0.05)
+        return fetched
+
+
 async def test_what_one_store_puts_another_finds_at_once_after_a_refresh(topic: Topic) -> None:
-    a, b = await topic.open(), await topic.open()
-    for number in range(50):
+    a, b = await topic.open(), await topic.open(make_client=SlowReader)
+    for number in range(20):
         key_id, data_key = key()
         await a.put(f"session:{number}", key_id, data_key)
         await a.put_value("far", bytes([number]))
@@ -72,8 +83,8 @@ async def test_a_cached_copy_is_dropped_when_another_store_purges(topic: Topic) 
 
 
 async def test_a_purge_takes_the_keys_that_this_store_has_not_read_yet(topic: Topic) -> None:
-    a, b = await topic.open(), await topic.open()
-    for number in range(20):
+    a, b = await topic.open(), await topic.open(make_client=SlowReader)
+    for number in range(10):
         key_ids = [key() for _ in range(3)]
         for key_id, data_key in key_ids:
             await a.put(f"session:{number}", key_id, data_key)
@@ -192,9 +203,10 @@ async def test_an_older_value_that_comes_late_does_not_count(topic: Topic) -> No
 
 
 async def test_a_value_that_is_put_by_a_store_that_is_behind_holds(topic: Topic) -> None:
-    a, b = await topic.open(), await topic.open()
-    for number in range(20):
+    a, b = await topic.open(), await topic.open(make_client=SlowReader)
+    for number in range(10):
         await a.put_value("far", b"a%d" % number)
+        await a.put_value("far", b"a")
         await b.put_value("far", b"b%d" % number)
         await a.refresh()
         assert a.get_value("far") == b.get_value("far") == b"b%d" % number
@@ -210,6 +222,36 @@ async def test_what_cannot_be_read_is_told_and_passed_over(topic: Topic, caplog:
     with pytest.raises(KeyStoreError, match="does not open"):
         a.get_value("n")
     await a.put("session:2", *key())
+
+
+async def test_a_topic_that_was_made_anew_is_told_and_followed_again(
+    topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await topic.open()
+    old, old_key = key()
+    gone, gone_key = key()
+    await store.put("session:1", old, old_key)
+    await store.put("session:2", gone, gone_key)
+    copy = key_kept("session:2", gone, wrapped(store, gone))
+    await store.purge("session:2")
+    with caplog.at_level(logging.ERROR, "runstore.keys"):
+        await topic.delete()
+        await topic.make()
+        await until(lambda: bool(caplog.records))
+    assert "was cut or made anew" in caplog.text
+    new, new_key = key()
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await store.put("session:3", new, new_key)
+                break
+            except KeyStoreError:
+                new, new_key = key()
+    await topic.write(copy)
+    await store.refresh()
+    assert (store.get(old), store.get(new), store.get(gone)) == (old_key, new_key, None)
+    with pytest.raises(KeyStoreError, match="nothing that tells of which master key"):
+        await topic.open()
 
 
 # -- limits and cost

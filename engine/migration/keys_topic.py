@@ -28,7 +28,6 @@ from engine.keys.topic import (
     parse,
     proposal_id_bytes,
     proposed,
-    segment_ms,
     value_associated,
     value_kept,
 )
@@ -39,6 +38,8 @@ batch_records_max: Final = 1000
 """Of at most some 700 bytes each."""
 
 _PARTITION: Final = 0
+_NO_SEGMENTS: Final = 0
+"""When segments end is nothing that is asked here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class KeysTopic:
 
     async def read(self) -> TopicKeys:
         """Read all of it. Raises `MasterKeyError` when it was written under another master key, or `KeyStoreError`."""
-        kept, seen = Kept(segment_ms), _Seen()
+        kept, seen = Kept(_NO_SEGMENTS), _Seen()
         end = await patiently(self._environment, lambda: self._client.end(self._topic, _PARTITION, answer_seconds_max))
         offset = 0
         while offset < end:

@@ -12,6 +12,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Final
 
+from engine.migration.errors import MigrationRefused
+
+_shown_bytes_max: Final = 100
+
 MARK_NAME: Final = "moving"
 """The named value that holds the mark; empty, or not there, where there is none."""
 
@@ -46,19 +50,25 @@ class Mark:
 
 
 def read_mark(value: bytes | None) -> Mark | None:
-    """The mark that a named value holds. Raises `ValueError` for anything else."""
+    """The mark that a named value holds. Raises `MigrationRefused` for anything else."""
     if not value:
         return None
     try:
         told = json.loads(value)
         return Mark(Moving(told["moving"]), str(told["store_id"]), bool(told["made_log"]), str(told["ticket"]))
-    except (KeyError, TypeError) as error:
-        raise ValueError("the mark of a move cannot be read") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise MigrationRefused(
+            f"the mark of a move in the keys topic cannot be read: {value[:_shown_bytes_max]!r}",
+            "a later version may have written it; use that one",
+        ) from error
 
 
 def why_not_to_be_opened(value: bytes | None, store_id: bytes | None) -> str:
     """Why a store of this ID (None: none is agreed on yet) must not be opened on the topics; empty where it may be."""
-    mark = read_mark(value)
+    try:
+        mark = read_mark(value)
+    except MigrationRefused as error:
+        return f"{error}; {error.advice}"
     if mark is None or (store_id is not None and mark.store_id != store_id.hex()):
         return ""
     if mark.moving is Moving.ARRIVING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,3 +102,19 @@ def migrate(folder: Path, to: str, kafka: KafkaSettings, *arguments: str, failpo
         *arguments,
         RUNSTORE_FAILPOINT=failpoint,
     )
+
+
+class At(SystemEnvironment):
+    """The real world, in which something happens once, when a failpoint is passed."""
+
+    def __init__(self, name: str, what: Callable[[], object]) -> None:
+        super().__init__("")
+        self._name = name
+        self._what = what
+        self.happened = 0
+
+    def failpoint(self, name: str) -> None:
+        """See `Environment`."""
+        if name == self._name and not self.happened:
+            self.happened += 1
+            self._what()

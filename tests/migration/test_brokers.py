@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,23 +21,7 @@ from tests.contract.builders import Run, create_session
 from tests.faults.stories import PARTITIONS
 from tests.kafka.brokers import Brokers, kafka
 from tests.migration.conftest import Told
-from tests.migration.stores import DATA, Opened, migrate, new_topics, opened
-
-
-class At(SystemEnvironment):
-    """The real world, in which something happens once, when a failpoint is passed."""
-
-    def __init__(self, name: str, what: Callable[[], object]) -> None:
-        super().__init__("")
-        self._name = name
-        self._what = what
-        self.happened = 0
-
-    def failpoint(self, name: str) -> None:
-        """See `Environment`."""
-        if name == self._name and not self.happened:
-            self.happened += 1
-            self._what()
+from tests.migration.stores import DATA, At, Opened, migrate, new_topics, opened
 
 
 async def check_arrived(store: Opened, told: Told) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import signal
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -21,7 +22,7 @@ from engine.migration.to_embedded import move_to_embedded
 from tests.cli.processes import serving
 from tests.contract.builders import Run, create_session
 from tests.migration.conftest import Told
-from tests.migration.stores import DATA, Opened, migrate, opened
+from tests.migration.stores import DATA, At, Opened, migrate, opened
 from tests.migration.topics import copy_master_key, make_topic
 
 ENVIRONMENT = SystemEnvironment("")
@@ -159,8 +160,33 @@ async def test_a_store_that_another_writes_to(told: Told, topics: KafkaSettings)
         assert await store.digests() == digests
 
 
-async def test_a_record_that_comes_at_the_last_moment(told: Told, topics: KafkaSettings) -> None:
-    """After the topics were shut, and before the last look."""
+@pytest.mark.parametrize("failpoint", ["migration.partition_copied", "migration.partition_shut", "migration.marked"])
+async def test_a_record_that_another_writes_at_any_time(failpoint: str, told: Told, topics: KafkaSettings) -> None:
+    """Before a partition is shut, after that, and before the last look: the store stays where it is."""
+    assert migrate(told.folder, "kafka", topics).status == 0
+
+    async def write() -> None:
+        client = KafkaClient(topics)
+        found = await client.fetch(topics.log_topic, 0, 0, answer_seconds_max)
+        # A batch of another store that came too late to count.
+        await client.produce(topics.log_topic, 0, [(None, found.records[0].value)], 1, answer_seconds_max)
+        await client.close()
+
+    def write_elsewhere() -> None:
+        thread = threading.Thread(target=lambda: asyncio.run(write()))
+        thread.start()
+        thread.join()
+
+    world = At(failpoint, write_elsewhere)
+    with pytest.raises(SourceInUse, match="another store writes to partition 0"):
+        await move_to_embedded(told.folder / DATA, None, topics, world, lambda *_: None)
+    assert world.happened == 1
+    async with opened(told.folder, topics) as store:
+        assert await store.digests() == told.digests
+
+
+async def test_a_record_that_comes_after_the_topics_were_left(told: Told, topics: KafkaSettings) -> None:
+    """The move was killed then, and is repeated: what came is moved with the rest."""
     assert migrate(told.folder, "kafka", topics).status == 0
     async with another_store(told, topics) as other:
         killed = migrate(told.folder, "embedded", topics, failpoint="migration.marked")

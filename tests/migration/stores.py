@@ -112,9 +112,11 @@ class At(SystemEnvironment):
         self._name = name
         self._what = what
         self.happened = 0
+        self.passed: set[str] = set()
 
     def failpoint(self, name: str) -> None:
         """See `Environment`."""
+        self.passed.add(name)
         if name == self._name and not self.happened:
             self.happened += 1
             self._what()

@@ -247,6 +247,11 @@ async def test_what_a_broker_lost_meanwhile_shows_when_the_copy_is_checked(topic
     assert not await check_copy(topic.target(), 0, more, lambda _: None)
 
 
+async def test_another_record_than_was_written_shows_when_the_copy_is_checked(topic: Topic) -> None:
+    await copy(story(), topic.target())
+    assert not await check_copy(topic.target(), 0, await copy(story(), _Nowhere()), lambda _: None)
+
+
 async def test_what_follows_a_copy_shows_when_it_is_checked(topic: Topic) -> None:
     history = story()
     copied = await copy(history, topic.target())

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from engine.data_folder import OpeningError
+from engine.environment import SystemEnvironment
+from engine.kafka.client import KafkaClient
 from engine.kafka.settings import KafkaSettings
 from engine.keys import load_or_create_master_key
 from engine.migration.keyring import WrappedKey
 from engine.migration.keys_folder import read_folder
+from engine.migration.keys_topic import KeysTopic
 from tests.contract.builders import Run, create_session, end_session, place, purge_session
 from tests.contract.makers import InProcess
 from tests.contract.scene import all_records
@@ -107,6 +110,7 @@ async def test_a_purged_session_stays_purged_and_one_that_moved_can_be_purged(
     async with opened(told.folder) as store:
         assert await store.picture(commands) == picture
     assert keys_in(told.folder)
+    assert (await keys_on_kafka(told.folder, topics)) == ()
     assert not {"session:kept"} & {key.owner for key in keys_in(told.folder)}
 
 
@@ -168,6 +172,16 @@ def keys_in(folder: Path) -> tuple[WrappedKey, ...]:
     """The data keys of a folder."""
     path = folder / DATA
     return read_folder(path / "keys", load_or_create_master_key(path / "master.key", create=False)).keys
+
+
+async def keys_on_kafka(folder: Path, topics: KafkaSettings) -> tuple[WrappedKey, ...]:
+    """The data keys of a keys topic."""
+    master = load_or_create_master_key(folder / DATA / "master.key", create=False)
+    client = KafkaClient(topics)
+    try:
+        return (await KeysTopic(client, topics.keys_topic, master, SystemEnvironment("")).read()).keyring.keys
+    finally:
+        await client.close()
 
 
 def in_files(folder: Path, data: bytes) -> bool:

@@ -141,7 +141,7 @@ class KafkaKeyStore:
         write = Write([key_kept(owner, key_id, wrapped)])
         try:
             async with self._limited(f"data key {key_id.hex()} may be kept or not"):
-                await self._hand_once(write, key_id)
+                await self._hand_once(write)
                 await self._follower.until(lambda: self._is_settled(key_id))
         finally:
             del self._putting[key_id]
@@ -334,9 +334,9 @@ class KafkaKeyStore:
             except (NotSent, NotAnswered) as error:
                 await self._pause(error)
 
-    async def _hand_once(self, write: Write, key_id: bytes = b"") -> None:
+    async def _hand_once(self, write: Write) -> None:
         """Write what must not be written twice: returns once a broker may have it. Only the topic tells if it has."""
-        while key_id not in self._hidden:
+        while True:
             try:
                 return await self._writes.write(write)
             except NotReached:
@@ -347,7 +347,6 @@ class KafkaKeyStore:
             except NotSent as error:
                 await self._pause(error)
                 write.given_up = False
-        raise self._error(f"data key {key_id.hex()} was purged before it was kept")
 
     async def _pause(self, error: KafkaFailed) -> None:
         self._check_open()

@@ -128,6 +128,21 @@ async def test_a_purge_during_a_put_whose_answer_hangs_takes_the_key(topic: Topi
     assert (await topic.open()).get(key_id) is None
 
 
+async def test_a_key_whose_caller_is_gone_before_it_was_handed_over_is_not_written(topic: Topic, proxy: Proxy) -> None:
+    store = await topic.open()
+    first, second = key(), key()
+    proxy.plan = in_order([Fate(Kind.THROUGH, delay_seconds=0.5)])
+    putting = [asyncio.create_task(store.put("session:1", *first))]
+    await asyncio.sleep(0.1)
+    putting.append(asyncio.create_task(store.put("session:1", *second)))
+    await asyncio.sleep(0.1)
+    putting[1].cancel()
+    await putting[0]
+    await store.put_value("after", b"")
+    assert store.keys_of("session:1") == (first[0],)
+    assert await copies(topic, second[0]) == 0
+
+
 @pytest.mark.parametrize("kind", [*LOST, Kind.CUT_REQUEST])
 async def test_purges_and_values_are_written_again_until_they_are_there(topic: Topic, proxy: Proxy, kind: Kind) -> None:
     store = await topic.open()
@@ -211,9 +226,11 @@ async def test_closing_ends_what_hangs(topic: Topic, proxy: Proxy) -> None:
     began = time.monotonic()
     await store.close()
     assert time.monotonic() - began < call_seconds_max + slack_seconds
+    began = time.monotonic()
     for task in (putting, purging):
         with pytest.raises(KeyStoreError):
             await task
+    assert time.monotonic() - began < slack_seconds / 2
     proxy.plan = all_pass
     proxy.cut()
     await until(lambda: asyncio.all_tasks() <= before | {asyncio.current_task()}, 5)

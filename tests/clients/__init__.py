@@ -1,0 +1,1 @@
+"""Programs beside the store, tested against what the store really writes."""

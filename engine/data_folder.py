@@ -88,6 +88,11 @@ class DataFolder:
         """True when this process made the store."""
         return self._created
 
+    @property
+    def log(self) -> str:
+        """The kind of log that the store has."""
+        return self._log
+
     def describe(self, partitions: int, store_id: str) -> None:
         """Say which store this is the folder of. Raises `OpeningError` where it is another's."""
         if not self.store_id:
@@ -117,6 +122,11 @@ class DataFolder:
                 raise OpeningError(f"the names above {self.path} cannot be synced: {error.strerror}") from error
             self.complete = True
             self._write()
+
+    def move_log(self, log: str, topics: str) -> None:
+        """Say that the log has moved: to the folder itself, or to topics of this prefix. Raises `OpeningError`."""
+        self._log, self._topics = log, topics
+        self._write()
 
     def release(self) -> None:
         """Let others open the store. Safe to repeat."""

@@ -22,14 +22,13 @@ from engine.keys.kafka import KafkaKeyStore
 from engine.logs.kafka import KafkaLog
 from engine.logs.local_copy import LocalCopy
 from engine.logs.lost import LostRecords
+from engine.migration.marks import MARK_NAME, STORE_ID_NAME, why_not_to_be_opened
 from engine.projection import DiskFiles
 from engine.store import Store
 
 store_id_bytes: Final = 16
 answer_seconds_max: Final = 4.5
 """How long anybody waits for an answer, whatever brokers do; then what became of the command stays open."""
-
-_STORE_ID: Final = "store id"
 
 
 async def open_on_kafka(settings: StoreSettings, environment: Environment) -> Store:
@@ -70,7 +69,9 @@ async def _open(
     except MasterKeyError as error:
         raise MasterKeyError(f"the master key {master_path} is the wrong one, or damaged: {error}") from error
     opened.push_async_callback(keys.close)
-    store_id = await keys.agree_on_value(_STORE_ID, lambda: environment.random_bytes(store_id_bytes))
+    if why := why_not_to_be_opened(keys.get_value(MARK_NAME), keys.get_value(STORE_ID_NAME)):
+        raise OpeningError(f"the topics {kafka.log_topic} and {kafka.keys_topic} cannot be opened: {why}")
+    store_id = await keys.agree_on_value(STORE_ID_NAME, lambda: environment.random_bytes(store_id_bytes))
     folder.describe(topics.partitions, store_id.hex())
     lost = LostRecords(settings.data_dir / "lost")
     copy = await asyncio.to_thread(LocalCopy, settings.data_dir / "copy", topics.partitions)

@@ -22,6 +22,7 @@ from projections.layout import VIEW_VERSION
 from projections.position_rule import PositionRule
 from projections.rebuild import Store, Verified, catch_up, resume, unchanged, verify
 from projections.rocks import RocksView, destroy
+from projections.rows import Applied
 from projections.view import MemoryView, View
 
 log = logging.getLogger("runstore.projection")
@@ -235,7 +236,7 @@ class Projection:
             return None
         end = await self._log.end(self._partition)
         rule = None
-        if applied.position <= end:
+        if applied.position <= end or self._only_holes_follow(applied, end):
             rule = await resume(self._log, self._partition, applied, voids_legal=not self._log.exclusive)
         if rule is None:
             self.rebuilt_why = "it was folded from another log"
@@ -248,6 +249,10 @@ class Projection:
                 applied.position,
             )
         return rule
+
+    def _only_holes_follow(self, applied: Applied, end: int) -> bool:
+        """Whether all that was applied after the log's end was void: it is missing from a log that has moved here."""
+        return self._log.exclusive and applied.batch_end <= end
 
     async def _rebuild_now(self) -> None:
         self.close()

@@ -19,7 +19,7 @@ from bin.cli.groups import Group
 from bin.cli.output import note, plain
 from bin.cli.program import program
 
-COMMANDS: Final = ("serve", "status", "sessions", "runs", "rebuild", "verify", "demo")
+COMMANDS: Final = ("serve", "status", "sessions", "runs", "rebuild", "verify", "migrate", "demo")
 """Every command, in the order of the help; each lives in the module `bin.cli.commands.NAME`, as `command`."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -35,15 +35,18 @@ Command = Callable[..., int | None]
 """A command: takes its parameters, and returns its exit status (None: 0)."""
 
 
-def with_settings(*names: str) -> Callable[[Command], Command]:
-    """Give a command the settings in force as its parameter `settings`, and these of them as flags."""
+def with_settings(*names: str, always: Mapping[str, str] | None = None) -> Callable[[Command], Command]:
+    """Give a command the settings in force as its parameter `settings`, and these of them as flags.
+
+    `always` are those that the command itself decides, as if flags had said them.
+    """
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def settled(**parameters: Any) -> int | None:
             for warning in unknown_variables(os.environ):
                 note(f"{click.style('runstore:', fg='yellow')} {plain(warning)}")
-            flags = {name: parameters.pop(_BY_NAME[name].parameter) for name in names}
+            flags = {name: parameters.pop(_BY_NAME[name].parameter) for name in names} | dict(always or {})
             config = parameters.pop("config")
             settings = load_settings(flags, os.environ, Path.cwd(), Path(config) if config is not None else None)
             return command(settings=settings, **parameters)

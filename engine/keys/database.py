@@ -126,6 +126,17 @@ class Database:
                 KeyRow(_number(key[len(prefix) :]), key_id, owner) for key, key_id in scan(self._default, prefix)
             )
 
+    def every_row(self) -> list[KeyRow]:
+        """Return where all keys are, oldest first."""
+        with translated(self._folder):
+            rows = [KeyRow(_number(index[:8]), key[1:], index[8:].decode()) for key, index in scan(self._default, b"i")]
+        return sorted(rows, key=lambda row: row.sequence)
+
+    def every_value(self) -> dict[str, bytes]:
+        """Return all named values, by name."""
+        with translated(self._folder):
+            return {key[1:].decode(): value for key, value in scan(self._default, b"v")}
+
     def put_key(self, owner: str, key_id: bytes, wrapped: bytes) -> None:
         """Write a key; durable after the next `sync`. Raises `ValueError` for a key ID that is taken."""
         if self.get_key(key_id) is not None:

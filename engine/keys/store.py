@@ -17,7 +17,7 @@ from engine.keys.errors import KeyStoreError, MasterKeyError
 from engine.keys.interface import KeyStore, PurgeListener, check_key
 from engine.keys.master import MasterKey, key_associated
 from engine.keys.memory import MemoryKeyStore
-from engine.keys.rounds import Rounds
+from engine.rounds import Rounds
 
 __all__ = ["KeyStore", "MemoryKeyStore", "PurgeListener", "RocksKeyStore"]
 
@@ -117,12 +117,12 @@ class RocksKeyStore:
     def get_value(self, name: str) -> bytes | None:
         """See `KeyStore`. Raises `KeyStoreError` when what is kept is damaged."""
         wrapped = self._database.get_value(name)
-        return None if wrapped is None else self._unwrap(wrapped, _value_associated(name), f"value {name!r}")
+        return None if wrapped is None else self._unwrap(wrapped, value_associated(name), f"value {name!r}")
 
     async def put_value(self, name: str, data: bytes) -> None:
         """See `KeyStore`."""
         self._check_open()
-        self._database.put_value(name, self._master.wrap(data, _value_associated(name)))
+        self._database.put_value(name, self._master.wrap(data, value_associated(name)))
         await self._syncs.join(None)
 
     async def agree_on_value(self, name: str, make: Callable[[], bytes]) -> bytes:
@@ -226,5 +226,6 @@ def _open(path: Path, master: MasterKey, *, create: bool) -> tuple[int, Database
         raise
 
 
-def _value_associated(name: str) -> bytes:
+def value_associated(name: str) -> bytes:
+    """What a wrapped named value is bound to in a folder."""
     return b"value\0" + name.encode()

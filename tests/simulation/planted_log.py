@@ -62,7 +62,11 @@ POSITIONS: Final = (
         "if applied.batch_start > applied.batch_end:",
         (
             ("projections.rebuild:_stretch", "            return None\n", "            break\n"),
-            ("engine.projection:Projection._resume", "if applied.position <= end:", "if end >= 0:"),
+            (
+                "engine.projection:Projection._resume",
+                "if applied.position <= end or self._only_holes_follow(applied, end):",
+                "if end >= 0:",
+            ),
         ),
     ),
     Planted(

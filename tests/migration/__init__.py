@@ -1,0 +1,1 @@
+"""Stores moved from one kind of log to another, and back."""

@@ -252,11 +252,20 @@ class PartitionAnswer(TypedDict):
     queued: int
 
 
+class KafkaAnswer(TypedDict):
+    """Where a log on Kafka is."""
+
+    bootstrap_servers: str
+    log_topic: str
+    keys_topic: str
+
+
 class StoreAnswer(TypedDict):
-    """How the store stands."""
+    """How the store stands; `log` is `embedded` or `kafka`, and `kafka` is `null` where it is embedded."""
 
     version: str
     log: str
+    kafka: KafkaAnswer | None
     store_id: str
     ready: bool
     partitions: list[PartitionAnswer]

@@ -17,7 +17,7 @@ from service.commands import Commands
 from service.metrics import Metrics
 from service.openapi import describe
 from service.operations import Operations
-from service.ports import StoreHolder, StorePort
+from service.ports import KafkaPlace, StoreHolder, StorePort
 from service.query import parse_query
 from service.routing import Call, Reply, Route, Router, refused, text
 from service.unexpected import unexpected
@@ -40,14 +40,14 @@ def make_app(store: StorePort, version: str = "") -> Service:
 class Service:
     """The HTTP interface of a store, as an ASGI application."""
 
-    def __init__(self, holder: StoreHolder, version: str = "") -> None:
+    def __init__(self, holder: StoreHolder, version: str = "", kafka: KafkaPlace | None = None) -> None:
         self.in_flight = 0
         self._version = version
         self._draining = False
         self._idle = asyncio.Event()
         self._buffers = Buffers()
         self._metrics = Metrics(lambda: self.in_flight)
-        self.routes: tuple[Route, ...] = tuple(self._routes(holder))
+        self.routes: tuple[Route, ...] = tuple(self._routes(holder, kafka))
         self._router = Router([(route.verb, route.path, route) for route in self.routes])
         self._description: bytes | None = None
 
@@ -118,11 +118,11 @@ class Service:
             content = b""
         await send({"type": "http.response.body", "body": content})
 
-    def _routes(self, holder: StoreHolder) -> Iterator[Route]:
+    def _routes(self, holder: StoreHolder, kafka: KafkaPlace | None) -> Iterator[Route]:
         yield from Commands(holder, self._metrics).routes()
         yield from Batches(holder, self._metrics).routes()
         yield from Views(holder).routes()
-        yield from Operations(holder, self._metrics).routes()
+        yield from Operations(holder, self._metrics, kafka).routes()
         yield Route(
             "GET",
             "/openapi.json",

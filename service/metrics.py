@@ -74,6 +74,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[PartitionState], float]], ...]] =
     ("runstore_partition_log_end", "Position that the log's next record will get.", lambda each: each.log_end),
     ("runstore_partition_applied", "Position up to which the views are applied.", lambda each: each.applied),
     ("runstore_partition_lag", "Records in the log that are not applied.", lambda each: each.lag),
+    ("runstore_partition_serving", "1 while the partition serves.", lambda each: float(each.state == "serving")),
     ("runstore_partition_queued", "Commands that wait for their partition.", lambda each: each.queued),
 )
 

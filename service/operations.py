@@ -6,7 +6,7 @@ from schemas.refusals import Code, Refusal, refuse
 from service import answers, render
 from service.arguments import Nothing
 from service.metrics import CONTENT_TYPE, Metrics
-from service.ports import StoreHolder
+from service.ports import KafkaPlace, StoreHolder
 from service.request import read_object
 from service.routing import Call, Reply, Route, answered, refused, text
 from service.wire import read
@@ -15,9 +15,10 @@ from service.wire import read
 class Operations:
     """The operators' routes of one service."""
 
-    def __init__(self, holder: StoreHolder, metrics: Metrics) -> None:
+    def __init__(self, holder: StoreHolder, metrics: Metrics, kafka: KafkaPlace | None = None) -> None:
         self._holder = holder
         self._metrics = metrics
+        self._kafka = kafka
 
     def routes(self) -> tuple[Route, ...]:
         """Every route of operators."""
@@ -81,15 +82,16 @@ class Operations:
         if isinstance(store, Refusal):
             return refused(store)
         waiting = [each for each in (await store.status()).partitions if each.state != "serving"]
+        why = next((f"; {each.last_error}" for each in waiting if each.last_error), "")
         told = (
-            ", ".join(f"partition {each.partition} is {each.state}" for each in waiting)
+            ", ".join(f"partition {each.partition} is {each.state}" for each in waiting) + why
             or "the store is closing, or its key store has failed and it must be started again"
         )
         return refused(refuse(Code.UNAVAILABLE, told))
 
     async def _status(self, _call: Call) -> Reply:
         store = self._holder.require()
-        return answered(render.store_state(await store.status(), ready=store.ready()))
+        return answered(render.store_state(await store.status(), self._kafka, ready=store.ready()))
 
     async def _exposition(self, _call: Call) -> Reply:
         store = self._holder.get()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from schemas.commands import Command
@@ -77,6 +78,15 @@ class PartitionState(Protocol):
     def queued(self) -> int:
         """How many commands wait."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaPlace:
+    """Where a log on Kafka is, as everyone may know it who may ask how the store stands."""
+
+    bootstrap_servers: str
+    log_topic: str
+    keys_topic: str
 
 
 class StoreState(Protocol):

@@ -44,7 +44,7 @@ from service.answers import (
     StartAnswer,
     StoreAnswer,
 )
-from service.ports import StoreState
+from service.ports import KafkaPlace, StoreState
 
 
 def answer(value: Answer) -> JsonObject:
@@ -202,11 +202,18 @@ def run_detail(value: RunDetail) -> RunDetailAnswer:
     }
 
 
-def store_state(value: StoreState, *, ready: bool) -> StoreAnswer:
-    """How the store stands."""
+def store_state(value: StoreState, kafka: KafkaPlace | None, *, ready: bool) -> StoreAnswer:
+    """How the store stands, and where its log is if that is on Kafka."""
     return {
         "version": value.version,
         "log": value.log,
+        "kafka": None
+        if kafka is None
+        else {
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "log_topic": kafka.log_topic,
+            "keys_topic": kafka.keys_topic,
+        },
         "store_id": value.store_id,
         "ready": ready,
         "partitions": [

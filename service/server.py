@@ -22,7 +22,7 @@ import uvicorn
 
 from schemas.refusals import Refusal
 from service.app import Service
-from service.ports import StoreHolder, StorePort
+from service.ports import KafkaPlace, StoreHolder, StorePort
 
 OpenStore = Callable[[], Awaitable[StorePort]]
 
@@ -76,19 +76,21 @@ async def serve(
     listener: socket.socket,
     *,
     version: str = "",
+    kafka: KafkaPlace | None = None,
     announce: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
     drain_seconds: float = drain_seconds_max,
 ) -> None:
     """Serve a store at a bound socket until SIGTERM, SIGINT or `stop`, then stop gracefully.
 
-    `open_store` runs once requests are answered. What it raises is raised here, after the service has stopped.
+    `open_store` runs once requests are answered. What it raises is raised here, after the service has stopped. `kafka`
+    is where its log is, to be told to operators; None where that is embedded.
     `announce` is handed the one line that tells the service is ready (printed to standard output by default).
     """
     stop = stop or asyncio.Event()
     host, port = listener.getsockname()[:2]
     holder = StoreHolder()
-    service = Service(holder, version)
+    service = Service(holder, version, kafka)
     server = _Server(
         uvicorn.Config(
             service,
@@ -125,11 +127,12 @@ def run(
     listener: socket.socket,
     *,
     version: str = "",
+    kafka: KafkaPlace | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> None:
     """The same from a program without an event loop, on a fast one (uvloop, where there is one)."""
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
-        runner.run(serve(open_store, listener, version=version, announce=announce))
+        runner.run(serve(open_store, listener, version=version, kafka=kafka, announce=announce))
 
 
 class _Server(uvicorn.Server):

@@ -15,6 +15,8 @@ from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Final
 
+from bin.broker import container
+from bin.broker.container import Container
 from bin.broker.errors import MissingError
 
 POM: Final = Path(__file__).with_name("pom.xml")
@@ -30,14 +32,19 @@ class Java:
     program: str
     libs: Path
 
-    def command(self, main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
-        """Give the command that runs a main class."""
+    def command(self, home: Path, main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+        """Give the command that runs a main class for the broker of this folder, once."""
+        container.forget(home)
         return [self.program, *options, "-cp", f"{self.libs}/*", main, *arguments]
 
 
-def find() -> Java:
-    """Find Java and the jars; the jars by Maven the first time. Raises `MissingError`."""
-    return Java(find_java(), find_jars())
+def find() -> Java | Container:
+    """Find Java and the jars; the jars by Maven the first time. Raises `MissingError`.
+
+    RUNSTORE_KAFKA_IMAGE names an image that has both, to be run by Docker instead.
+    """
+    image = os.environ.get("RUNSTORE_KAFKA_IMAGE")
+    return container.find(image) if image else Java(find_java(), find_jars())
 
 
 def find_java() -> str:

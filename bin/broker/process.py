@@ -11,11 +11,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
-from fcntl import LOCK_EX, LOCK_NB, flock
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import Final
 
+from bin.broker import container
 from bin.broker.errors import BrokerError
 
 LOG: Final = "broker.log"
@@ -37,7 +39,7 @@ class State(StrEnum):
 def spawn(home: Path, command: Sequence[str]) -> None:
     """Start a broker's process in its folder, apart from this one. Its output goes to its log."""
     with (home / _ALIVE).open("a") as lock, (home / LOG).open("ab") as log:
-        flock(lock, LOCK_EX | LOCK_NB)
+        flock(lock, LOCK_EX)
         started = subprocess.Popen(command, stdin=lock, stdout=log, stderr=log, cwd=home, start_new_session=True)
     (home / _PID).write_text(f"{started.pid}\n")
     # It outlives this program on purpose.
@@ -51,14 +53,15 @@ def state(home: Path) -> State:
         return State.DEAD
     with path.open("a") as lock:
         try:
-            flock(lock, LOCK_EX | LOCK_NB)
+            # Shared, so that two who look do not see each other.
+            flock(lock, LOCK_SH | LOCK_NB)
         except BlockingIOError:
-            return State.PAUSED if _is_stopped(pid(home)) else State.RUNNING
+            return State.PAUSED if _is_paused(home) else State.RUNNING
     return State.DEAD
 
 
 def pid(home: Path) -> int:
-    """Give the number of the broker's process, the last one if it is dead."""
+    """Give the number of the broker's process, the last one if it is dead, or Docker's client for it."""
     return int((home / _PID).read_text())
 
 
@@ -67,10 +70,12 @@ def send(home: Path, number: signal.Signals) -> None:
     found = state(home)
     if found is State.DEAD:
         return
-    try:
-        os.kill(pid(home), number)
-    except ProcessLookupError:
-        return
+    if container.is_in_container(home):
+        container.send(home, number)
+    else:
+        # It may have ended just now.
+        with suppress(ProcessLookupError):
+            os.kill(pid(home), number)
     wanted = {
         signal.SIGKILL: {State.DEAD},
         signal.SIGSTOP: {State.PAUSED, State.DEAD},
@@ -97,9 +102,11 @@ def last_lines(home: Path, count: int) -> str:
     return "\n".join((home / LOG).read_text(errors="replace").splitlines()[-count:])
 
 
-def _is_stopped(number: int) -> bool:
-    """Whether a signal has stopped a process; where the system does not tell in /proc, it is taken to run."""
+def _is_paused(home: Path) -> bool:
+    """Whether the broker's process is stopped; where the system does not tell in /proc, it is taken to run."""
+    if container.is_in_container(home):
+        return container.is_paused(home)
     try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
+        return Path(f"/proc/{pid(home)}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
     except FileNotFoundError:
         return False

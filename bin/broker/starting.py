@@ -16,6 +16,7 @@ from bin.broker import cluster as clusters
 from bin.broker import java, process, settings, wire
 from bin.broker.certificates import make_certificates
 from bin.broker.cluster import USER, Broker, Cluster
+from bin.broker.container import Container
 from bin.broker.errors import BrokerError, UsageError
 from bin.broker.java import Java
 from bin.broker.ports import LOOPBACK, is_free
@@ -23,6 +24,7 @@ from bin.broker.process import State
 
 heap_mib_max: Final = 384
 ready_seconds_max: Final = 90.0
+port_seconds_max: Final = 1.0
 poll_seconds: Final = 0.05
 free_mib_min: Final = 256
 lines_shown_max: Final = 15
@@ -138,6 +140,10 @@ def _check_room(folder: Path) -> None:
 def _check_ports(cluster: Cluster, brokers: Sequence[Broker]) -> None:
     for broker in brokers:
         for port in (broker.port, broker.internal_port, broker.controller_port):
+            deadline = time.monotonic() + port_seconds_max
+            # A broker that was killed is gone a moment before its ports are.
+            while not is_free(port) and time.monotonic() < deadline:
+                time.sleep(poll_seconds)
             if not is_free(port):
                 raise BrokerError(
                     f"port {port} of broker {broker.id} is taken by another process; end that (its clients know the "
@@ -145,7 +151,7 @@ def _check_ports(cluster: Cluster, brokers: Sequence[Broker]) -> None:
                 )
 
 
-def _format(machine: Java, cluster: Cluster, broker: Broker) -> None:
+def _format(machine: Java | Container, cluster: Cluster, broker: Broker) -> None:
     """Write the broker's settings, and give it a data folder unless it has one."""
     home = cluster.home(broker)
     home.mkdir(mode=0o700, exist_ok=True)
@@ -157,7 +163,7 @@ def _format(machine: Java, cluster: Cluster, broker: Broker) -> None:
         if mechanism in settings.SCRAMS:
             arguments += ["--add-scram", f"{mechanism}=[name={USER},password={cluster.password}]"]
     done = subprocess.run(
-        machine.command("kafka.tools.StorageTool", *arguments, options=_TOOL_OPTIONS),
+        machine.command(home, "kafka.tools.StorageTool", *arguments, options=_TOOL_OPTIONS),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -170,6 +176,6 @@ def _format(machine: Java, cluster: Cluster, broker: Broker) -> None:
         raise BrokerError(f"Kafka could not make the data folder of broker {broker.id}:\n{said}")
 
 
-def _spawn(machine: Java, cluster: Cluster, broker: Broker) -> None:
+def _spawn(machine: Java | Container, cluster: Cluster, broker: Broker) -> None:
     home = cluster.home(broker)
-    process.spawn(home, machine.command("kafka.Kafka", str(home / _CONFIG), options=_BROKER_OPTIONS))
+    process.spawn(home, machine.command(home, "kafka.Kafka", str(home / _CONFIG), options=_BROKER_OPTIONS))

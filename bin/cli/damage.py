@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from bin.cli.settings import Settings
 from engine.logs.interface import LogCorrupt, LogUnavailable
 from projections import layout
 from projections.digest import Difference
@@ -35,6 +36,13 @@ def told(error: BaseException) -> str:
     position = getattr(error, "position", None)
     message = str(error)
     return message if position is None or str(position) in message else f"position {position}: {message}"
+
+
+def damaged_log(settings: Settings) -> str:
+    """What to do about a log with damage in it."""
+    if settings.log == "kafka":
+        return "docs/kafka.md, “When a partition has stopped”, says what to do about a damaged log"
+    return "a damaged log is restored from a backup, the whole data folder, never log/ alone"
 
 
 def without_place(partition: int, message: str) -> str:

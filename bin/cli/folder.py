@@ -17,7 +17,7 @@ def check_folder(settings: Settings, *, create: bool) -> None:
             raise UsageError(f"{folder} is a file, not a folder", "choose another --data-dir")
         if (folder / "store.json").exists():
             return
-        if (folder / "log").exists() or (folder / "keys").exists():
+        if settings.log == "embedded" and ((folder / "log").exists() or (folder / "keys").exists()):
             raise UsageError(
                 f"{folder} holds a store's log or keys but no store.json, without which they cannot be used",
                 "put that file back, or choose another --data-dir",

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from bin.cli.errors import CliError, UsageError
 from bin.cli.folder import check_folder
+from bin.cli.kafka import kafka_settings
 from bin.cli.settings import Settings
 from engine.data_folder import FolderInUse, OpeningError
 from engine.environment import SystemEnvironment
@@ -22,19 +23,24 @@ OPENING_ERRORS = (OpeningError, MasterKeyError, KeyStoreError, LogError, Project
 """What opening a store can raise; `explained` says what each means."""
 
 
-def explained(error: Exception) -> CliError:
+def explained(error: Exception, settings: Settings) -> CliError:
     """An error of `OPENING_ERRORS` as the command line tells it: damage is status 1, everything else 2."""
     if isinstance(error, LogCorrupt):
         return CliError(f"the log is damaged: {error}")
     if isinstance(error, (KeyStoreError, ProjectionError)):
         return CliError(f"the store cannot be opened: {error}")
+    if isinstance(error, OpeningError) and not isinstance(error, FolderInUse) and settings.log == "kafka":
+        return UsageError(str(error), "docs/kafka.md, “When the store does not start”, says what to do")
     if isinstance(error, (OpeningError, MasterKeyError, LogLocked)):
         return UsageError(str(error))
     return UsageError(f"the store cannot be opened: {error}")
 
 
 def store_settings(settings: Settings, *, create: bool) -> StoreSettings:
-    """What the engine is to open. Without `create`, only a store that exists, with the partitions it has."""
+    """What the engine is to open. Without `create`, only a store that exists, with the partitions it has.
+
+    Raises `UsageError` where the settings of a log on Kafka do not belong together, or name a file that is of no use.
+    """
     return StoreSettings(
         data_dir=settings.data_dir,
         partitions=settings.partitions if create else None,
@@ -42,6 +48,7 @@ def store_settings(settings: Settings, *, create: bool) -> StoreSettings:
         master_key_file=settings.master_key_file,
         queue=QueueLimits(queue_commands_max=settings.queue_commands_max, queue_bytes_max=settings.queue_bytes_max),
         create=create,
+        kafka=kafka_settings(settings),
     )
 
 
@@ -52,12 +59,13 @@ async def opened(settings: Settings) -> AsyncIterator[Store]:
     Raises `FolderInUse` where a process has it open, and `CliError` where it does not open for another reason.
     """
     check_folder(settings, create=False)
+    asked = store_settings(settings, create=False)
     try:
-        store = await open_store(store_settings(settings, create=False), SystemEnvironment())
+        store = await open_store(asked, SystemEnvironment())
     except FolderInUse:
         raise
     except OPENING_ERRORS as error:
-        raise explained(error) from error
+        raise explained(error, settings) from error
     try:
         yield store
     finally:

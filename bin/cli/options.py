@@ -11,14 +11,22 @@ from typing import Any, Final
 
 import click
 
+from bin.cli.declared import SETTINGS, VARIABLE_PREFIX
 from bin.cli.output import note, plain
 from bin.cli.program import PROGRAM_VARIABLE
-from bin.cli.settings import CONFIG_FILE, CONFIG_VARIABLE, SETTINGS, VARIABLE_PREFIX, load_settings
+from bin.cli.settings import CONFIG_FILE, CONFIG_VARIABLE, load_settings
 
 _BY_NAME: Final = {setting.name: setting for setting in SETTINGS}
 _VARIABLES: Final = (*(setting.variable for setting in SETTINGS), CONFIG_VARIABLE)
 _OTHER_VARIABLES: Final = frozenset(
-    {PROGRAM_VARIABLE, "RUNSTORE_VENV", "RUNSTORE_VENV_DEV", "RUNSTORE_VENV_BENCH", "RUNSTORE_FAILPOINT"}
+    {
+        PROGRAM_VARIABLE,
+        "RUNSTORE_VENV",
+        "RUNSTORE_VENV_DEV",
+        "RUNSTORE_VENV_BENCH",
+        "RUNSTORE_FAILPOINT",
+        "RUNSTORE_KAFKA_LIBS",
+    }
 )
 """Those that scripts and tests read, and that are no settings."""
 _ALIKE: Final = 0.6
@@ -35,7 +43,7 @@ def with_settings(*names: str) -> Callable[[Command], Command]:
         def settled(**parameters: Any) -> int | None:
             for warning in unknown_variables(os.environ):
                 note(f"{click.style('runstore:', fg='yellow')} {plain(warning)}")
-            flags = {name: parameters.pop(name) for name in names}
+            flags = {name: parameters.pop(_BY_NAME[name].parameter) for name in names}
             config = parameters.pop("config")
             settings = load_settings(flags, os.environ, Path.cwd(), Path(config) if config is not None else None)
             return command(settings=settings, **parameters)
@@ -46,7 +54,7 @@ def with_settings(*names: str) -> Callable[[Command], Command]:
         for name in reversed(names):
             setting = _BY_NAME[name]
             told = f"{setting.meaning}  [default: {setting.default}]" if setting.default else setting.meaning
-            settled = click.option(setting.flag, name, metavar=setting.metavar, help=told)(settled)
+            settled = click.option(setting.flag, setting.parameter, metavar=setting.metavar, help=told)(settled)
         return settled
 
     return decorate

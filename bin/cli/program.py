@@ -10,7 +10,9 @@ import shlex
 from typing import Final
 from urllib.parse import urlsplit
 
-from bin.cli.settings import DATA_DIR_DEFAULT, LISTEN_DEFAULT, Address, Settings
+from bin.cli.declared import DATA_DIR_DEFAULT, LISTEN_DEFAULT, Origin
+from bin.cli.settings import Settings
+from bin.cli.values import Address
 
 PROGRAM_VARIABLE: Final = "RUNSTORE_PROGRAM"
 _NAME: Final = "runstore"
@@ -42,7 +44,20 @@ def on_folder(settings: Settings, *words: str) -> str:
         flags += ["--data-dir", str(settings.data_dir)]
     if settings.master_key_file is not None:
         flags += ["--master-key-file", str(settings.master_key_file)]
+    if settings.log == "kafka":
+        flags += _to_log(settings)
     return command_line(*words, *flags)
+
+
+def _to_log(settings: Settings) -> list[str]:
+    """What flags said of a log on Kafka; a file that one named is named again, since it may hold the password."""
+    flags = ["--config", str(settings.config)] if "config" in settings.flagged else []
+    if "log" in settings.flagged:
+        flags += ["--log", settings.log]
+    for each in settings.kafka.values():
+        if each.origin is Origin.FLAG:
+            flags += [each.source, str(each.value).lower() if isinstance(each.value, bool) else str(each.value)]
+    return flags
 
 
 def serve_at(url: str) -> str:

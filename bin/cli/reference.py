@@ -12,7 +12,8 @@ from typing import Final
 import click
 
 from bin.cli.app import runstore
-from bin.cli.settings import CONFIG_FILE, CONFIG_VARIABLE, SETTINGS
+from bin.cli.declared import SETTINGS
+from bin.cli.settings import CONFIG_FILE, CONFIG_VARIABLE
 
 REFERENCE: Final = Path(__file__).parents[2] / "docs" / "cli.md"
 _WIDTH_CHARS: Final = 100
@@ -27,7 +28,7 @@ _HEAD: Final = f"""\
 |---|---|
 | 0 | done |
 | 1 | refused, not reachable, or found broken |
-| 2 | wrong usage: the command line, a setting, or the folder it names |
+| 2 | wrong usage: the command line, a setting, or the folder or the brokers it names |
 
 Answers go to stdout; errors, notes and progress to stderr. `NO_COLOR` turns colors off.
 
@@ -38,6 +39,9 @@ or `{CONFIG_VARIABLE}` names): the first that has one wins. An empty variable co
 from the file's folder. A value that cannot be, and a setting that there is not, in the file or as a flag, end the
 command with status 2; a `RUNSTORE_…` variable that is no setting is warned of, and counts for nothing.
 
+A dot in a name is a table of the file: `kafka.topic_prefix` is `topic_prefix` below `[kafka]`. What concerns Kafka is
+read when a store with its log there is opened; [Kafka](kafka.md) tells how the settings belong together.
+
 | `{CONFIG_FILE}` | flag | variable | default | |
 |---|---|---|---|---|
 """
@@ -46,12 +50,15 @@ command with status 2; a `RUNSTORE_…` variable that is no setting is warned of
 def reference() -> str:
     """The whole page."""
     settings = "".join(
-        f"| `{each.name}` | `{each.flag}` | `{each.variable}` | {f'`{each.default}`' if each.default else ''} "
-        f"| {each.meaning} |\n"
+        f"| `{each.name}` | {_code(each.flag)} | `{each.variable}` | {_code(each.default)} | {each.meaning} |\n"
         for each in SETTINGS
     )
     pages = "".join(f"\n## {name}\n\n```text\n{text}\n```\n" for name, text in _pages())
     return _HEAD + settings + pages
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
 
 
 def documented(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:

@@ -2,59 +2,39 @@
 
 A setting has one name in three forms: `data_dir` in the file, `--data-dir` as a flag, `RUNSTORE_DATA_DIR` in the
 environment. Of several values only the one that counts is checked. A variable that is empty counts as not set. Paths in
-the file start from the file's folder, all others from the current one.
+the file start from the file's folder, all others from the current one. What makes sense only together, as the
+settings of a log on Kafka do, is checked where a store is opened: who only asks a service need not have a password.
 """
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
-from urllib.parse import urlsplit
+from typing import Any, Final
 
+from bin.cli.declared import NO_DEFAULT, SETTINGS, Given, Origin, Setting
 from bin.cli.errors import UsageError
+from bin.cli.values import Address
 
 CONFIG_FILE: Final = "runstore.toml"
-VARIABLE_PREFIX: Final = "RUNSTORE_"
 CONFIG_VARIABLE: Final = "RUNSTORE_CONFIG"
-DATA_DIR_DEFAULT: Final = "./runstore-data"
-LISTEN_DEFAULT: Final = "127.0.0.1:8420"
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-PARTITIONS_MAX: Final = 1024
-QUEUE_COMMANDS_MAX: Final = 1_000_000
-QUEUE_BYTES_MAX: Final = 64 * 1024**3
-
-_PORT_MAX: Final = 65_535
-_address: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s\[\]:/]+)):(?P<port>[0-9]{1,5})").fullmatch
-_whole_number: Final = re.compile(r"[0-9]{1,18}").fullmatch
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the service listens. Port 0 is any free one."""
-
-    host: str
-    port: int
-
-    @property
-    def text(self) -> str:
-        """Its form as a setting."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        """The URL at which a service that listens here is reached."""
-        return f"http://{self.text}"
+_KINDS: Final[Mapping[str, tuple[type, str]]] = {
+    "text": (str, "text in quotes"),
+    "path": (str, "text in quotes"),
+    "number": (int, "whole number"),
+    "switch": (bool, "true or false, without quotes"),
+}
+"""What a value in the file must be, and what that is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Every setting, checked. `partitions` None: as the store was made, 8 for a new one. `url` empty: from `listen`.
 
-    `folder` is where the command was given; `flagged` names the settings that flags gave, `config` among them.
+    `kafka` holds what was given of a log on Kafka, by the settings' names. `folder` is where the command was given;
+    `flagged` names the settings that flags gave, `config` among them, and `config` is the file that was named, if any.
     """
 
     data_dir: Path
@@ -66,8 +46,10 @@ class Settings:
     log_level: str
     queue_commands_max: int
     queue_bytes_max: int
+    kafka: Mapping[str, Given]
     folder: Path
     flagged: frozenset[str] = field(default=frozenset(), compare=False)
+    config: Path | None = field(default=None, compare=False)
 
     @property
     def service_url(self) -> str:
@@ -77,35 +59,6 @@ class Settings:
         if self.listen.port == 0:
             raise UsageError("listen has port 0, any free one, so where the service is cannot be told; give its --url")
         return self.listen.url
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting: its name, how its value is read, its default as a person would write it, and what it means.
-
-    `read` gets the value and the folder that paths start from, and raises `ValueError` with what a value must be.
-    """
-
-    name: str
-    kind: Literal["text", "number", "path"]
-    default: str
-    meaning: str
-    metavar: str
-    read: Callable[[Any, Path], Any]
-
-    @property
-    def flag(self) -> str:
-        """Its form as a flag."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        """Its form as a variable of the environment."""
-        return VARIABLE_PREFIX + self.name.upper()
-
-
-class _NotInThisVersion(ValueError):
-    """A value that a later version may take."""
 
 
 def load_settings(
@@ -121,24 +74,54 @@ def load_settings(
     path = folder / (config or CONFIG_FILE)
     filed = _read_file(path, must_exist=config is not None)
     values: dict[str, Any] = {}
+    kafka: dict[str, Given] = {}
     for setting in SETTINGS:
-        flag, variable = flags.get(setting.name), environment.get(setting.variable)
-        if flag is not None:
-            values[setting.name] = _read(setting, flag, folder, setting.flag)
-        elif variable:
-            values[setting.name] = _read(setting, variable, folder, setting.variable)
-        elif setting.name in filed:
-            values[setting.name] = _read(
-                setting, filed[setting.name], path.parent, f"{path}: {setting.name}", typed=True
-            )
+        given = _given(setting, flags, environment, folder, path, filed)
+        if setting.name.startswith("kafka."):
+            if given is not None:
+                kafka[setting.name] = given
+        elif given is not None:
+            values[setting.name] = given.value
         else:
             values[setting.name] = (
-                setting.read(setting.default, folder) if setting.default else _NO_DEFAULT[setting.name]
+                setting.read(setting.default, folder) if setting.default else NO_DEFAULT[setting.name]
             )
-    return Settings(**values, folder=folder, flagged=flagged)
+    settings = Settings(
+        **values, kafka=kafka, folder=folder, flagged=flagged, config=path if config is not None else None
+    )
+    _refuse_idle_flags(settings)
+    return settings
 
 
-def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+def _refuse_idle_flags(settings: Settings) -> None:
+    """A file or an environment may serve several commands; a flag is meant for this one."""
+    idle = [each.source for each in settings.kafka.values() if each.origin is Origin.FLAG]
+    if settings.log != "kafka" and idle:
+        means = "means" if len(idle) == 1 else "mean"
+        raise UsageError(f"{', '.join(idle)} {means} nothing where the log is embedded", "say --log kafka too")
+
+
+def _given(
+    setting: Setting,
+    flags: Mapping[str, str | None],
+    environment: Mapping[str, str],
+    folder: Path,
+    path: Path,
+    filed: Mapping[str, object],
+) -> Given | None:
+    """The value that counts, read; None where nobody gave one."""
+    flag, variable = flags.get(setting.name), environment.get(setting.variable)
+    if flag is not None:
+        return Given(_read(setting, flag, folder, setting.flag), setting.flag, Origin.FLAG)
+    if variable:
+        return Given(_read(setting, variable, folder, setting.variable), setting.variable, Origin.VARIABLE)
+    if setting.name in filed:
+        source = f"{path}: {setting.name}"
+        return Given(_read(setting, _typed(setting, filed, source), path.parent, source), source, Origin.FILE)
+    return None
+
+
+def _read_file(path: Path, *, must_exist: bool) -> dict[str, object]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -149,144 +132,40 @@ def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
         raise UsageError(f"the settings file {path} cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"the settings file {path} is not TOML: {error}") from None
-    known = {setting.name for setting in SETTINGS}
-    for name in values:
-        if name == "kafka":
-            raise UsageError(f"{path}: kafka: a log on Kafka is not in this version; leave these settings out")
+    return dict(_flat(path, values))
+
+
+def _flat(path: Path, values: Mapping[str, object], table: str = "") -> Iterator[tuple[str, object]]:
+    """The settings of a table and of the tables in it, by their names; those that there are not are refused."""
+    names = [setting.name.removeprefix(table) for setting in SETTINGS if setting.name.startswith(table)]
+    tables = {name.partition(".")[0] for name in names if "." in name}
+    known = {name for name in names if "." not in name} | tables
+    for name, value in values.items():
         if name not in known:
-            raise UsageError(f"{path}: there is no setting {name!r}; known are {', '.join(sorted(known))}")
-    return values
+            raise UsageError(f"{path}: there is no setting {table + name!r}; known are {_listed(table, known)}")
+        if name not in tables:
+            yield table + name, value
+        elif isinstance(value, dict):
+            yield from _flat(path, value, f"{table}{name}.")
+        else:
+            raise UsageError(f"{path}: {table}{name} must be a table, begun with [{table}{name}]")
 
 
-def _read(setting: Setting, value: object, folder: Path, source: str, *, typed: bool = False) -> Any:
-    if typed:
-        kind = int if setting.kind == "number" else str
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise UsageError(f"{source} must be a {'whole number' if kind is int else 'text in quotes'}")
-        value = str(value)
+def _listed(table: str, known: set[str]) -> str:
+    return ", ".join(table + name for name in sorted(known))
+
+
+def _typed(setting: Setting, filed: Mapping[str, object], source: str) -> str:
+    value = filed[setting.name]
+    kind, told = _KINDS[setting.kind]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise UsageError(f"{source} must be {told}" if kind is bool else f"{source} must be a {told}")
+    return str(value).lower() if kind is bool else str(value)
+
+
+def _read(setting: Setting, value: str, folder: Path, source: str) -> Any:
     try:
         return setting.read(value, folder)
-    except _NotInThisVersion as error:
-        raise UsageError(f"{source}: {error}") from None
     except ValueError as error:
-        raise UsageError(f"{source} {error}, not {value!r}") from None
-
-
-def _text_path(text: str, folder: Path) -> Path:
-    if not text or "\0" in text:
-        raise ValueError("must name a file or folder")
-    try:
-        return folder / Path(text).expanduser()
-    except RuntimeError:
-        raise ValueError("must name a home folder that there is") from None
-
-
-def _text_address(text: str, _folder: Path) -> Address:
-    found = _address(text)
-    if found is None or int(found["port"]) > _PORT_MAX:
-        raise ValueError("must be HOST:PORT, such as 127.0.0.1:8420 or [::1]:8420")
-    return Address(found["six"] or found["host"], int(found["port"]))
-
-
-def _text_log(text: str, _folder: Path) -> str:
-    if text == "kafka":
-        raise _NotInThisVersion("a log on Kafka is not in this version; leave it out, or say embedded")
-    return _one_of(("embedded",))(text, _folder)
-
-
-def _text_url(text: str, _folder: Path) -> str:
-    law = "must be the http:// or https:// URL of a service, such as http://127.0.0.1:8420"
-    try:
-        parts = urlsplit(text)
-        port = 80 if parts.port is None else parts.port
-    except ValueError:
-        raise ValueError(law) from None
-    plain = text.isascii() and text.isprintable() and " " not in text
-    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or not plain:
-        raise ValueError(law)
-    if parts.query or parts.fragment or parts.username is not None:
-        raise ValueError(law)
-    return text.rstrip("/")
-
-
-def _one_of(values: tuple[str, ...]) -> Callable[[str, Path], str]:
-    def read(text: str, _folder: Path) -> str:
-        if text not in values:
-            raise ValueError(f"must be {' or '.join(values)}")
-        return text
-
-    return read
-
-
-def _number(lowest: int, highest: int) -> Callable[[str, Path], int]:
-    def read(text: str, _folder: Path) -> int:
-        if not _whole_number(text) or not lowest <= int(text) <= highest:
-            raise ValueError(f"must be a whole number from {lowest} to {highest}")
-        return int(text)
-
-    return read
-
-
-_NO_DEFAULT: Final[Mapping[str, Any]] = {"partitions": None, "master_key_file": None, "url": ""}
-
-SETTINGS: Final = (
-    Setting("data_dir", "path", DATA_DIR_DEFAULT, "The folder that holds the store.", "FOLDER", _text_path),
-    Setting(
-        "listen",
-        "text",
-        LISTEN_DEFAULT,
-        "Where the service listens: a loopback address and a port, 0 for any free one.",
-        "HOST:PORT",
-        _text_address,
-    ),
-    Setting("log", "text", "embedded", "The log that holds the records: embedded, in the folder.", "KIND", _text_log),
-    Setting(
-        "partitions",
-        "number",
-        "",
-        "How many partitions a new store gets (8 unless told); of a store that exists it never changes.",
-        "NUMBER",
-        _number(1, PARTITIONS_MAX),
-    ),
-    Setting(
-        "master_key_file",
-        "path",
-        "",
-        "The file with the master key, made at first start (master.key in the folder unless told).",
-        "FILE",
-        _text_path,
-    ),
-    Setting(
-        "url",
-        "text",
-        "",
-        "Where the running service is (what the setting listen says, unless told).",
-        "URL",
-        _text_url,
-    ),
-    Setting(
-        "log_level",
-        "text",
-        "info",
-        "What is written to stderr: debug, info, warning or error and above.",
-        "LEVEL",
-        _one_of(LOG_LEVELS),
-    ),
-    Setting(
-        "queue_commands_max",
-        "number",
-        "4096",
-        "How many commands may wait in a partition before more are refused as unavailable.",
-        "NUMBER",
-        _number(1, QUEUE_COMMANDS_MAX),
-    ),
-    Setting(
-        "queue_bytes_max",
-        "number",
-        "67108864",
-        "How many bytes of commands may wait in a partition, likewise.",
-        "BYTES",
-        _number(1, QUEUE_BYTES_MAX),
-    ),
-)
-"""Every setting there is."""
+        shown = "" if setting.secret else f", not {value!r}"
+        raise UsageError(f"{source} {error}{shown}") from None

@@ -76,5 +76,6 @@ def _tls(security: KafkaSecurity) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=security.ca_file)
     context.check_hostname = security.check_hostname
     if security.certificate_file is not None:
-        context.load_cert_chain(security.certificate_file, security.key_file)
+        # With no passphrase at all, OpenSSL would ask a terminal for the one of an encrypted key.
+        context.load_cert_chain(security.certificate_file, security.key_file, password="")
     return context

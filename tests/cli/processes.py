@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import http.server
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,3 +104,26 @@ def serving(folder: Path, *arguments: str) -> Iterator[Service]:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+@contextmanager
+def answering(status: Mapping[str, object]) -> Iterator[str]:
+    """The address of something that answers everything with this."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(status).encode())
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

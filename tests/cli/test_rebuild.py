@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import http.server
 import json
 import shutil
 import signal
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import Done, Service, runstore, serving
+from tests.cli.processes import Done, Service, answering, runstore, serving
 
 IN_USE = "is in use by a process whose address is not known; give --url"
 
@@ -47,29 +44,6 @@ def projection(folder: Path) -> str:
 
 def address(url: str) -> str:
     return url.removeprefix("http://")
-
-
-@contextmanager
-def answering(status: dict[str, object]) -> Iterator[str]:
-    """The address of something that answers everything with this."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(status).encode())
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def refused_as_in_use(done: Done, folder: Path) -> None:

@@ -108,8 +108,25 @@ def test_an_address_that_others_reach_is_refused_since_there_are_no_tokens(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_on_kafka_is_not_in_this_version(start: Any) -> None:
-    refused(start("serve", RUNSTORE_LOG="kafka"), "RUNSTORE_LOG: a log on Kafka is not in this version")
+def test_a_log_on_kafka_needs_brokers(tmp_path: Path, start: Any) -> None:
+    for done in (start("serve", "--log", "kafka"), start("serve", RUNSTORE_LOG="kafka")):
+        refused(done, "a log on Kafka needs to know its brokers", "give --kafka-bootstrap-servers, or ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_flags_of_a_log_on_kafka_are_refused_where_the_log_is_embedded(tmp_path: Path, start: Any) -> None:
+    one = start("serve", "--kafka-topic-prefix", "p")
+    refused(one, "--kafka-topic-prefix means nothing where the log is embedded", "say --log kafka too")
+    two = start("verify", "--kafka-topic-prefix", "p", "--kafka-strict-reads", "true", "--log", "embedded")
+    refused(two, "--kafka-topic-prefix, --kafka-strict-reads mean nothing where the log is embedded", "--log kafka")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_password_is_no_flag(start: Any) -> None:
+    done = start("serve", "--log", "kafka", "--kafka-security-password", "TOPSECRET")
+    assert (done.status, done.out) == (2, "")
+    assert "no such option '--kafka-security-password'" in done.err
+    assert "TOPSECRET" not in done.err
 
 
 def test_a_folder_that_another_process_has_open(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bin.cli.declared import PARTITIONS_MAX, SETTINGS
 from bin.cli.errors import UsageError
-from bin.cli.settings import PARTITIONS_MAX, SETTINGS, Address, load_settings
+from bin.cli.settings import load_settings
+from bin.cli.values import Address
 from engine.opening import partitions_default, partitions_max
 from engine.pending import QueueLimits
 
@@ -69,19 +72,37 @@ def test_every_setting_in_every_form(tmp_path: Path) -> None:
         "log_level": ("debug", "debug"),
         "queue_commands_max": ("1", 1),
         "queue_bytes_max": ("1", 1),
+        "kafka.bootstrap_servers": ("a:1, [::1]:9092", "a:1,[::1]:9092"),
+        "kafka.topic_prefix": ("team.a-b_c", "team.a-b_c"),
+        "kafka.replication_factor": ("3", 3),
+        "kafka.min_insync_replicas": ("2", 2),
+        "kafka.strict_reads": ("true", True),
+        "kafka.security.protocol": ("SASL_SSL", "SASL_SSL"),
+        "kafka.security.mechanism": ("SCRAM-SHA-512", "SCRAM-SHA-512"),
+        "kafka.security.username": ("store", "store"),
+        "kafka.security.password": ("pass word", "pass word"),
+        "kafka.security.password_file": ("p", tmp_path / "p"),
+        "kafka.security.ca_file": ("ca.pem", tmp_path / "ca.pem"),
+        "kafka.security.certificate_file": ("c.pem", tmp_path / "c.pem"),
+        "kafka.security.key_file": ("k.pem", tmp_path / "k.pem"),
+        "kafka.security.check_hostname": ("false", False),
     }
     assert set(texts) == {setting.name for setting in SETTINGS}
     for setting in SETTINGS:
         text, value = texts[setting.name]
         (tmp_path / "runstore.toml").write_text(
-            f"{setting.name} = {text if setting.kind == 'number' else f'{text!r}'}\n"
+            f"{setting.name} = {text if setting.kind in {'number', 'switch'} else f'{text!r}'}\n"
         )
         by_file = load_settings({}, {}, tmp_path)
         (tmp_path / "runstore.toml").unlink()
         by_variable = load_settings({}, {setting.variable: text}, tmp_path)
-        by_flag = load_settings({setting.name: text}, {}, tmp_path)
-        assert getattr(by_flag, setting.name) == value
-        assert by_file == by_variable == by_flag
+        found = by_variable.kafka if setting.name.startswith("kafka.") else {}
+        assert (found[setting.name].value if found else getattr(by_variable, setting.name)) == value
+        assert by_file == by_variable != load_settings({}, {}, tmp_path) or setting.name == "log"
+        if setting.flag:
+            log = {"log": "kafka"} if found else {}
+            by_flag = load_settings(log | {setting.name: text}, {}, tmp_path)
+            assert by_flag == replace(by_variable, log=by_flag.log)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +114,7 @@ def test_every_setting_in_every_form(tmp_path: Path) -> None:
         ("listen", "127.0.0.1:65536"),
         ("listen", "::1:8420"),
         ("listen", "http://127.0.0.1:8420"),
-        ("log", "kafka"),
+        ("log", "Kafka"),
         ("log", ""),
         ("partitions", "0"),
         ("partitions", "1025"),
@@ -127,8 +148,17 @@ def test_a_value_that_cannot_be_is_refused_by_its_source(tmp_path: Path, name: s
         ("partitions = true", "partitions must be a whole number"),
         ("partitions = 0", "partitions must be a whole number from 1 to 1024, not '0'"),
         ("listen = 8420", "listen must be a text in quotes"),
-        ('log = "kafka"', "log: a log on Kafka is not in this version"),
-        ('[kafka]\nbootstrap_servers = "x"', "kafka: a log on Kafka is not in this version"),
+        ('log = "kafak"', "log must be embedded or kafka, not 'kafak'"),
+        ('kafka = "broker:9092"', "kafka must be a table, begun with [kafka]"),
+        ('[kafka]\nsecurity = "SSL"', "kafka.security must be a table, begun with [kafka.security]"),
+        ('[kafka]\nservers = "x"', "there is no setting 'kafka.servers'; known are kafka.bootstrap_servers, "),
+        ('[kafka.security]\nuser = "x"', "no setting 'kafka.security.user'; known are kafka.security.ca_file, "),
+        ('"kafka.topic_prefix" = "x"', "there is no setting 'kafka.topic_prefix'; known are data_dir, kafka, listen"),
+        ("[kafka]\nbootstrap_servers = 9092", "kafka.bootstrap_servers must be a text in quotes"),
+        ('[kafka]\nbootstrap_servers = "x"', "kafka.bootstrap_servers must be HOST:PORT"),
+        ('[kafka]\nstrict_reads = "true"', "kafka.strict_reads must be true or false, without quotes"),
+        ("[kafka]\nstrict_reads = 1", "kafka.strict_reads must be true or false, without quotes"),
+        ("[kafka]\nreplication_factor = true", "kafka.replication_factor must be a whole number"),
         ("partitions = ", "is not TOML"),
         ("\xff", "is not TOML"),
     ],
@@ -140,6 +170,13 @@ def test_a_file_that_cannot_be_is_refused_in_one_line(tmp_path: Path, text: str,
     assert str(tmp_path / "runstore.toml") in refused.value.message
     assert told in refused.value.message
     assert "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize("text", ["partitions = true", "[kafka]\nreplication_factor = true"])
+def test_true_is_no_number(tmp_path: Path, text: str) -> None:
+    (tmp_path / "runstore.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"must be a whole number$"):
+        load_settings({}, {}, tmp_path)
 
 
 def test_a_named_file_must_be_there(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from bin.broker.__main__ import EXIT_NOT_RUNNING
-from tests.kafka.machine import require_brokers
+from bin.broker.container import Container
+from tests.kafka.machine import find_runner, require_brokers
 
 ROOT: Final = Path(__file__).parents[2]
 command_seconds_max: Final = 150
@@ -38,14 +39,21 @@ class KafkaError(Exception):
         self.said = said
 
 
-def kafka(folder: Path, verb: str, *arguments: str, user: IO[str] | None = None) -> str:
+def kafka(
+    folder: Path,
+    verb: str,
+    *arguments: str,
+    user: IO[str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> str:
     """Run a command of `bin/kafka` on a cluster's folder; give its output. Raises `KafkaError`.
 
     With `user`, what `using` gave, the command is a user of the cluster too, and survives its caller as one.
+    `environment` adds variables to those of the tests.
     """
     done = subprocess.run(
         [sys.executable, "-P", "-m", "bin.broker", verb, "--dir", str(folder), *arguments],
-        env=_ENVIRONMENT,
+        env={**_ENVIRONMENT, **_image(), **(environment or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -58,15 +66,24 @@ def kafka(folder: Path, verb: str, *arguments: str, user: IO[str] | None = None)
     return done.stdout
 
 
+def _image() -> dict[str, str]:
+    """Give the setting that lets brokers run in containers, where they must."""
+    runner = find_runner()
+    return {"RUNSTORE_KAFKA_IMAGE": runner.image} if isinstance(runner, Container) else {}
+
+
 @contextmanager
-def using(folder: Path) -> Iterator[IO[str]]:
-    """Be a user of the cluster in this folder; with the last of them, however it ends, the cluster ends too."""
+def using(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[IO[str]]:
+    """Be a user of the cluster in this folder; with the last of them, however it ends, the cluster ends too.
+
+    `environment` adds variables for what ends it.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.users").open("a") as lock:
         flock(lock, LOCK_SH)
         watcher = subprocess.Popen(
             [sys.executable, "-P", "-m", "tests.kafka.watcher", str(folder), lock.name],
-            env=_ENVIRONMENT,
+            env={**_ENVIRONMENT, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

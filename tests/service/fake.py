@@ -115,6 +115,7 @@ class FakeStore:
         self.reads: list[tuple[Any, ...]] = []
         self.values: dict[str, Any] = {}
         self.is_ready = True
+        self.state = FakeState()
         self.closed = 0
         self.rebuilds = 0
 
@@ -187,7 +188,7 @@ class FakeStore:
         return self.is_ready
 
     async def status(self) -> FakeState:
-        return FakeState()
+        return self.state
 
     async def start_rebuild(self) -> Refusal | None:
         self.rebuilds += 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from service.ports import StorePort
+from service.ports import KafkaPlace, StorePort
 from service.server import OpenStore, bind, serve
 
 
@@ -58,7 +58,9 @@ async def read_raw(reader: asyncio.StreamReader) -> Raw:
 
 
 @asynccontextmanager
-async def served(store: StorePort | OpenStore, *, drain_seconds: float = 5.0) -> AsyncIterator[Served]:
+async def served(
+    store: StorePort | OpenStore, *, drain_seconds: float = 5.0, kafka: KafkaPlace | None = None
+) -> AsyncIterator[Served]:
     """Serve a store, or what opens one, until the block ends."""
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
@@ -71,7 +73,15 @@ async def served(store: StorePort | OpenStore, *, drain_seconds: float = 5.0) ->
 
     open_store = store if callable(store) else ready
     serving = asyncio.create_task(
-        serve(open_store, listener, version="9.9", announce=lines.append, stop=stop, drain_seconds=drain_seconds)
+        serve(
+            open_store,
+            listener,
+            version="9.9",
+            kafka=kafka,
+            announce=lines.append,
+            stop=stop,
+            drain_seconds=drain_seconds,
+        )
     )
     limits = httpx.Limits(max_connections=100)
     async with httpx.AsyncClient(

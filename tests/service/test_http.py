@@ -28,7 +28,7 @@ from service.body import linger_seconds_max
 from service.methods import METHODS
 from service.routing import answered
 from tests.service.arguments import ARGUMENTS, record_args
-from tests.service.fake import NOON, NOON_TEXT, FakeStore, page, run_meta
+from tests.service.fake import NOON, NOON_TEXT, FakePartition, FakeState, FakeStore, page, run_meta
 from tests.service.served import Served, read_raw, served, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -375,6 +375,26 @@ async def test_operators_see_how_the_store_stands(service: Served, store: FakeSt
     store.is_ready = False
     problem_of(await service.http.get("/readyz"), 503, "unavailable")
     assert (await service.http.get("/v1/status")).json()["ready"] is False
+
+
+async def test_who_is_not_ready_says_which_partition_and_why(service: Served, store: FakeStore) -> None:
+    store.is_ready = False
+    why = "no broker has answered within 2.0 s"
+    store.state = FakeState(
+        partitions=(
+            FakePartition(last_error="what is over"),
+            FakePartition(1, "recovering", last_error=why),
+            FakePartition(2, "starting"),
+        )
+    )
+    problem = problem_of(await service.http.get("/readyz"), 503, "unavailable")
+    assert problem["detail"] == f"partition 1 is recovering, partition 2 is starting; {why}"
+    told = (await service.http.get("/metrics")).text
+    for partition, serves in enumerate((1.0, 0.0, 0.0)):
+        assert f'runstore_partition_serving{{partition="{partition}"}} {serves}\n' in told
+    store.state = FakeState()
+    problem = problem_of(await service.http.get("/readyz"), 503, "unavailable")
+    assert problem["detail"].startswith("the store is closing, or its key store has failed")
 
 
 async def test_a_rebuild_is_started(service: Served, store: FakeStore) -> None:

@@ -27,6 +27,7 @@ from schemas.values import (
 )
 from service import render
 from service.methods import METHODS, call
+from service.ports import KafkaPlace
 from tests.service.arguments import ARGUMENTS
 from tests.service.fake import NOON, NOON_TEXT, FakeState, FakeStore, page, run_meta
 
@@ -152,7 +153,10 @@ def test_views_are_shown_with_exactly_their_fields() -> None:
         "record_count": 7,
         "has_checkpoint": True,
     }
-    assert render.store_state(FakeState(), ready=False)["partitions"][0] == {
+    assert render.store_state(FakeState(), None, ready=False)["kafka"] is None
+    told = render.store_state(FakeState(), KafkaPlace("a:1,b:2", "p.log", "p.keys"), ready=False)
+    assert told["kafka"] == {"bootstrap_servers": "a:1,b:2", "log_topic": "p.log", "keys_topic": "p.keys"}
+    assert told["partitions"][0] == {
         "partition": 0,
         "state": "serving",
         "log_start": 0,

@@ -16,7 +16,7 @@ import pytest
 from schemas.commands import Command
 from schemas.refusals import Code, refuse
 from schemas.values import Answer, AppendResult
-from service.ports import StorePort
+from service.ports import KafkaPlace, StorePort
 from service.server import ServeError, bind, url_of
 from tests.service.arguments import ARGUMENTS
 from tests.service.fake import FakeStore
@@ -75,6 +75,14 @@ def test_what_is_no_address_is_told_in_one_line(host: str, port: int) -> None:
     with pytest.raises(ServeError, match="cannot listen on ") as raised:
         bind(host, port)
     assert "\n" not in str(raised.value)
+
+
+async def test_a_service_tells_where_its_log_is() -> None:
+    async with served(FakeStore()) as service:
+        assert (await service.http.get("/v1/status")).json()["kafka"] is None
+    async with served(FakeStore(), kafka=KafkaPlace("a:1,b:2", "p.log", "p.keys")) as service:
+        told = (await service.http.get("/v1/status")).json()["kafka"]
+    assert told == {"bootstrap_servers": "a:1,b:2", "log_topic": "p.log", "keys_topic": "p.keys"}
 
 
 def test_an_address_of_six_has_brackets() -> None:

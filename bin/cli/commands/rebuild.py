@@ -11,7 +11,8 @@ import click
 
 from bin.cli import logs
 from bin.cli.client import Client
-from bin.cli.damage import without_place
+from bin.cli.damage import damaged_log, without_place
+from bin.cli.declared import KAFKA_FLAGS
 from bin.cli.errors import EXIT_REFUSED, CliError, UsageError
 from bin.cli.folder import store_id
 from bin.cli.opening import opened
@@ -37,7 +38,7 @@ class Outcome:
 
 @click.command("rebuild")
 @json_option
-@with_settings("data_dir", "master_key_file", "url")
+@with_settings("data_dir", "log", "master_key_file", "url", *KAFKA_FLAGS)
 def command(settings: Settings, *, as_json: bool) -> int:
     """Build every projection anew from the log.
 
@@ -175,7 +176,7 @@ def _tell(progress: Progress, outcome: Outcome, count: int) -> None:
 
 def _advice(settings: Settings, service: Client | None) -> str:
     if service is None:
-        return f"`{on_folder(settings, 'verify')}` tells more; a damaged log is restored from a backup of the folder"
+        return f"`{on_folder(settings, 'verify')}` tells more; {damaged_log(settings)}"
     return (
         f"`{service.printed('status')}` shows how the store stands, and docs/operating.md, "
         "“When a partition has stopped”, says what to do"

@@ -12,6 +12,7 @@ import click
 
 from bin.cli import VERSION, logs
 from bin.cli.client import answers_there
+from bin.cli.declared import KAFKA_FLAGS
 from bin.cli.errors import CliError, UsageError
 from bin.cli.folder import check_folder
 from bin.cli.opening import OPENING_ERRORS, explained, store_settings
@@ -19,8 +20,10 @@ from bin.cli.options import with_settings
 from bin.cli.program import at_service, command_line
 from bin.cli.settings import Settings
 from engine.environment import SystemEnvironment
+from engine.kafka.settings import KafkaSettings
 from engine.opening import open_store
 from engine.store import Store
+from service.ports import KafkaPlace
 from service.server import ServeError, bind, run, url_of
 
 _log: Final = logging.getLogger("runstore.serve")
@@ -36,6 +39,7 @@ _log: Final = logging.getLogger("runstore.serve")
     "queue_commands_max",
     "queue_bytes_max",
     "log_level",
+    *KAFKA_FLAGS,
 )
 def command(settings: Settings) -> None:
     """Serve a store until SIGTERM or Ctrl-C; make it first where there is none.
@@ -44,16 +48,18 @@ def command(settings: Settings) -> None:
     """
     logs.configure(settings.log_level)
     check_folder(settings, create=True)
+    asked = store_settings(settings, create=True)
     try:
         listener = bind(settings.listen.host, settings.listen.port)
     except ServeError as error:
         raise UsageError(str(error), _where_else(settings, error)) from error
     url = url_of(*listener.getsockname()[:2])
+    kafka = _place(asked.kafka)
     made = False
 
     async def open_it() -> Store:
         begun = time.monotonic()
-        store = await open_store(store_settings(settings, create=True), SystemEnvironment())
+        store = await open_store(asked, SystemEnvironment())
         took = logs.milliseconds_since(begun)
         nonlocal made
         made = store.created
@@ -71,12 +77,12 @@ def command(settings: Settings) -> None:
         return store
 
     def announce(line: str) -> None:
-        _announce([line, *_greeting(settings, url, made=made)])
+        _announce([line, *_greeting(settings, url, kafka, made=made)])
 
     try:
-        run(open_it, listener, version=VERSION, announce=announce)
+        run(open_it, listener, version=VERSION, kafka=kafka, announce=announce)
     except OPENING_ERRORS as error:
-        raise explained(error) from error
+        raise explained(error, settings) from error
     except Exception as error:  # noqa: BLE001 - told by kind
         # Whatever its message is, it may hold what somebody stored.
         _log.critical("the service failed", exc_info=error)
@@ -98,11 +104,19 @@ def _where_else(settings: Settings, error: ServeError) -> str:
     return f"something that is no Runstore listens there; {free}"
 
 
-def _greeting(settings: Settings, url: str, *, made: bool) -> list[str]:
+def _place(kafka: KafkaSettings | None) -> KafkaPlace | None:
+    if kafka is None:
+        return None
+    return KafkaPlace(kafka.bootstrap_servers, kafka.log_topic, kafka.keys_topic)
+
+
+def _greeting(settings: Settings, url: str, kafka: KafkaPlace | None, *, made: bool) -> list[str]:
+    log = [] if kafka is None else [f"  log         topic {kafka.log_topic} on Kafka at {kafka.bootstrap_servers}"]
     if not made:
-        return [f"  opened the store in {settings.data_dir}"]
+        return [f"  opened the store in {settings.data_dir}", *log]
     return [
         f"  made a NEW store in {settings.data_dir}",
+        *log,
         f"  master key  {settings.master_key_file or settings.data_dir / 'master.key'}",
         "              Keep it secret, and keep a copy apart from the data: without it nothing can be read.",
         f"  next        `{at_service(settings, url, 'demo')}` in another terminal records a conversation to look at",

@@ -41,6 +41,14 @@ def command(settings: Settings, *, as_json: bool) -> int:
     return EXIT_REFUSED if stopped else 0
 
 
+def _log(state: dict[str, Any]) -> str:
+    """The kind of the log, and where it is. A service of an earlier version does not tell."""
+    kafka = state.get("kafka")
+    if kafka is None:
+        return str(state["log"])
+    return f"kafka: topic {kafka['log_topic']} at {kafka['bootstrap_servers']}"
+
+
 def _print(url: str, state: dict[str, Any]) -> None:
     partitions = state["partitions"]
     print_facts(
@@ -48,7 +56,7 @@ def _print(url: str, state: dict[str, Any]) -> None:
             ("service", url),
             ("version", state["version"]),
             ("store", state.get("store_id", "")),
-            ("log", state["log"]),
+            ("log", _log(state)),
             ("ready", "yes" if state["ready"] else "no"),
         ]
     )
@@ -61,7 +69,7 @@ def _print(url: str, state: dict[str, Any]) -> None:
             (
                 str(each["partition"]),
                 each["state"],
-                *(str(each[name]) for name in shown),
+                *(str(each.get(name, "")) for name in shown),
                 "" if each["rebuild"] is None else f"{each['rebuild']:.0%}",
             )
             for each in partitions

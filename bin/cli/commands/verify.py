@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from bin.cli import logs
-from bin.cli.damage import DAMAGE, key_of, kind_of, table_of, told, without_place
+from bin.cli.damage import DAMAGE, damaged_log, key_of, kind_of, table_of, told, without_place
+from bin.cli.declared import KAFKA_FLAGS
 from bin.cli.errors import EXIT_REFUSED, CliError
 from bin.cli.opening import opened
 from bin.cli.options import json_option, with_settings
@@ -58,7 +59,7 @@ class Finding:
 
 @click.command("verify")
 @json_option
-@with_settings("data_dir", "master_key_file")
+@with_settings("data_dir", "log", "master_key_file", *KAFKA_FLAGS)
 def command(settings: Settings, *, as_json: bool) -> int:
     """Fold the log once more and compare every projection with the outcome. Needs the folder for itself.
 
@@ -131,10 +132,7 @@ def _print(settings: Settings, findings: list[Finding]) -> None:
 
 def _advise(settings: Settings, findings: list[Finding]) -> None:
     if any(finding.damage for finding in findings):
-        note(
-            "  next: a damaged log is restored from a backup, the whole data folder, never log/ alone; what comes "
-            "before the damage can still be read"
-        )
+        note(f"  next: {damaged_log(settings)}; what comes before the damage can still be read")
     if any(not finding.equal and not finding.damage for finding in findings):
         note(f"  next: `{plain(on_folder(settings, 'rebuild'))}` makes the projections anew from the log")
     if all(finding.equal for finding in findings):

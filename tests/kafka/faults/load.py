@@ -1,8 +1,9 @@
 """The load: clients that tell a story each, at any of the stores, and repeat each command until it is answered.
 
 A client has a store of its own and turns to another one when it is not answered, or told `unavailable`: the same
-command is then on its way in several stores. At times it asks two stores at once: for the same thing, which both must answer
-alike, or for two ends of one run, of which one alone can be. Whatever it reads must hold what it has been answered.
+command is then on its way in several stores. At times it asks two stores at once: for the same thing, which both must
+answer alike, or for two ends of one run, of which one alone can be. Whatever it reads must hold what it has been
+answered.
 """
 
 from __future__ import annotations

@@ -37,7 +37,6 @@ from engine.keys.follower import Follower
 from engine.keys.interface import PurgeListener, check_key
 from engine.keys.kept import Effects, Kept
 from engine.keys.master import MasterKey, key_associated
-from engine.keys.rounds import Rounds
 from engine.keys.topic import (
     agreed_associated,
     check_name,
@@ -52,6 +51,7 @@ from engine.keys.topic import (
 )
 from engine.keys.upkeep import Upkeep
 from engine.keys.writes import TopicRecord, Write, Writes
+from engine.rounds import Rounds
 
 log = logging.getLogger("runstore.keys")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,7 @@ class Outcome:
     done: int = 0
     backs: list[float] = field(default_factory=list)
     longest_stall: float = 0.0
+    longest_silence: float = 0.0
     longest_answer: float = 0.0
     unavailable: int = 0
     repeats: int = 0
@@ -75,6 +77,7 @@ class Outcome:
             f"{self.repeats} repeats and {self.contents} records answered as before",
             f"{self.projections} projections alike",
             f"longest answer {self.longest_answer:.1f} s, longest stall {self.longest_stall:.1f} s",
+            f"longest time without an acknowledgement {self.longest_silence:.1f} s",
             *self.notes,
         ]
         return "; ".join(words)
@@ -163,10 +166,9 @@ class Campaign:
             outcome.unavailable += times.unavailable
             outcome.longest_answer = max(outcome.longest_answer, times.longest_answer)
             stalls = [(times.next_acknowledged(at) or at + 2 * stall_seconds_max) - at for at in outcome.backs]
-            if gaps:
-                stalls += [
-                    later - sooner for sooner, later in zip(times.acknowledged, times.acknowledged[1:], strict=False)
-                ]
+            gap = max((b - a for a, b in itertools.pairwise(times.acknowledged)), default=0.0)
+            outcome.longest_silence = max(outcome.longest_silence, gap)
+            stalls += [gap] if gaps else []
             longest = max(stalls, default=0.0)
             outcome.longest_stall = max(outcome.longest_stall, longest)
             problems.expect(longest <= stall_seconds_max, "stalls", f"{store.name}: {longest:.1f} s")

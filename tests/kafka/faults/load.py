@@ -23,7 +23,7 @@ ABANDONED: Final = 0.1
 """How often a client that is told `unavailable` gives a command up for good, where its story allows that."""
 
 wait_seconds: Final = (0.01, 0.08)
-finish_seconds_max: Final = 20.0
+finish_seconds_max: Final = 15.0
 
 
 @dataclass(frozen=True)

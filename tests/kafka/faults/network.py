@@ -16,8 +16,11 @@ from tests.kafka.faults.load import Shape
 from tests.kafka.proxy import PASSING, PRODUCE, Fate, Kind, Proxy, Request, all_pass
 
 STORES: Final = 3
-CUT_SECONDS: Final = (2.0, 6.0)
-"""From one cut of all connections to the next."""
+LIGHT_SECONDS: Final = (1.0, 5.0)
+"""From one cut of all connections, or one darkness, to the next."""
+
+DARK_SECONDS: Final = (1.0, 5.0)
+"""For so long no Produce is answered, so that stores give up and do not know what became of their batches."""
 
 _PRODUCE: Final = {
     Kind.CUT_REQUEST: 0.01,
@@ -25,6 +28,12 @@ _PRODUCE: Final = {
     Kind.CUT_ANSWER: 0.01,
     Kind.DROP_AND_CUT: 0.015,
     Kind.DROP_AND_HANG: 0.005,
+}
+_DARK: Final = {
+    Kind.CUT_REQUEST: 0.4,
+    Kind.LATE: 0.4,
+    Kind.DROP_AND_CUT: 0.1,
+    Kind.DROP_AND_HANG: 0.1,
 }
 _OTHERS: Final = {Kind.CUT_REQUEST: 0.001, Kind.CUT_ANSWER: 0.001, Kind.DROP_AND_HANG: 0.0005}
 _SLOW: Final = 0.03
@@ -37,6 +46,7 @@ class Storm:
     """A plan from a seed: what a broker's answer is worth when it may be lost, late, or told of what was done twice."""
 
     seed: int
+    dark: bool = False
     _random: random.Random = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -44,7 +54,9 @@ class Storm:
 
     def __call__(self, request: Request) -> Fate:
         """Decide one request's fate."""
-        chances = _PRODUCE if request.api_key == PRODUCE else _OTHERS
+        chances = _OTHERS
+        if request.api_key == PRODUCE:
+            chances = _DARK if self.dark else _PRODUCE
         drawn = self._random.random()
         for kind, chance in chances.items():
             drawn -= chance
@@ -68,22 +80,37 @@ async def behind_proxy(asked: Asked) -> AsyncIterator[tuple[Proxy, Brokers]]:
         yield proxy, brokers
 
 
-async def storm(proxy: Proxy, seed: int, seconds: float) -> int:
-    """Have bad weather for so long; give how many connections were cut at once."""
-    chances = random.Random(f"{seed}/cuts")
+@dataclass
+class Weather:
+    """What was done to all at once. `lights`: when a darkness ended."""
+
+    cut: int = 0
+    lights: list[float] = field(default_factory=list)
+
+
+async def storm(proxy: Proxy, seed: int, seconds: float) -> Weather:
+    """Have bad weather for so long."""
+    chances = random.Random(f"{seed}/weather")
     loop = asyncio.get_running_loop()
-    end, cut = loop.time() + seconds, 0
-    proxy.plan = Storm(seed)
+    end, weather = loop.time() + seconds, Weather()
+    proxy.plan = plan = Storm(seed)
     while (left := end - loop.time()) > 0:
-        await asyncio.sleep(min(left, chances.uniform(*CUT_SECONDS)))
-        cut += proxy.cut()
+        await asyncio.sleep(min(left, chances.uniform(*LIGHT_SECONDS)))
+        if chances.random() < 0.5:
+            weather.cut += proxy.cut()
+        else:
+            plan.dark = True
+            await asyncio.sleep(chances.uniform(*DARK_SECONDS))
+            plan.dark = False
+            weather.lights.append(loop.time())
     proxy.plan = all_pass
     # Those that hang would hang on.
     proxy.cut()
-    return cut
+    weather.lights.append(loop.time())
+    return weather
 
 
-def told(proxy: Proxy, cut: int) -> str:
+def told(proxy: Proxy, weather: Weather) -> str:
     """What the proxy did, in words."""
     fates: Counter[str] = Counter()
     for (api_key, kind), count in proxy.counts.items():
@@ -92,7 +119,7 @@ def told(proxy: Proxy, cut: int) -> str:
     return (
         "Produce requests: "
         + ", ".join(f"{count} {name}" for name, count in sorted(fates.items()))
-        + (f", and {cut} connections cut at random")
+        + f"; {weather.cut} connections cut at random; {len(weather.lights) - 1} times no Produce was answered"
     )
 
 
@@ -102,8 +129,10 @@ async def run(asked: Asked, seconds: float) -> Outcome:
         behind_proxy(asked) as (proxy, _),
         Campaign(asked, proxy.address, stores=STORES, shape=Shape()) as campaign,
     ):
-        campaign.outcome.notes.append(told(proxy, await storm(proxy, asked.seed, seconds)))
-        campaign.outcome.backs.append(asyncio.get_running_loop().time())
+        weather = await storm(proxy, asked.seed, seconds)
+        campaign.outcome.notes.append(told(proxy, weather))
+        await campaign.back(weather.lights[-1])
+        campaign.outcome.backs += weather.lights[:-1]
         outcome = await campaign.settle(gaps=True)
         outcome.done = 1
         return outcome

@@ -30,7 +30,7 @@ from typing import Final
 
 from engine.environment import Environment
 from engine.kafka.client import KafkaClient
-from engine.kafka.errors import KafkaFailed, NotAnswered, NotSent
+from engine.kafka.errors import KafkaFailed, NotAnswered, NotReached, NotSent
 from engine.kafka.settings import KafkaSettings
 from engine.keys.errors import KeyStoreError, MasterKeyError
 from engine.keys.follower import Follower
@@ -312,6 +312,8 @@ class KafkaKeyStore:
             try:
                 await self._ends.join(None)
                 break
+            except NotReached:
+                raise
             except (NotSent, NotAnswered) as error:
                 await self._pause(error)
         end = self._end
@@ -327,6 +329,8 @@ class KafkaKeyStore:
         while True:
             try:
                 return await self._writes.write(Write(records))
+            except NotReached:
+                raise
             except (NotSent, NotAnswered) as error:
                 await self._pause(error)
 
@@ -335,6 +339,8 @@ class KafkaKeyStore:
         while key_id not in self._hidden:
             try:
                 return await self._writes.write(write)
+            except NotReached:
+                raise
             except NotAnswered as error:
                 self._why = str(error)
                 return None

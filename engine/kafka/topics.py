@@ -110,7 +110,7 @@ async def _open(client: KafkaClient, settings: KafkaSettings, partitions: int | 
         raise TopicUnfit(settings.log_topic, "the number of partitions", str(count), str(partitions))
     if len(found[settings.keys_topic]) != 1:
         raise TopicUnfit(settings.keys_topic, "the number of partitions", str(len(found[settings.keys_topic])), "1")
-    applied = await _settings(client, names)
+    applied = await _patiently(partial(_settings, client, names))
     for name, values in applied.items():
         rules = _log_rules() if name == settings.log_topic else _keys_rules()
         _check(name, values, {**rules, **_replica_rules(settings, name, replicas[name])})
@@ -256,7 +256,7 @@ async def _appeared(client: KafkaClient, names: tuple[str, ...]) -> dict[str, li
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask again while that may help: the leaders of a new topic are told before they know it themselves."""
+    """Ask again while that may help: a new topic is told by one broker before others, its leaders even, know of it."""
     deadline = asyncio.get_running_loop().time() + appear_seconds_max
     while True:
         try:
@@ -268,12 +268,15 @@ async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _settings(client: KafkaClient, names: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """The settings of topics as the brokers apply them."""
+    """The settings of topics as the brokers apply them. Raises `NotAnswered` where a broker does not know one yet."""
     answer = await client.ask(DescribeConfigsRequest([(_TOPIC, name, None) for name in names]), request_seconds_max)
     found: dict[str, dict[str, str]] = {}
     for resource in answer.to_object()["resources"]:
         error = codes.for_code(resource["error_code"])
         name = resource["resource_name"]
+        if error is codes.UnknownTopicOrPartitionError:
+            # Another broker has told of it: this one has not heard of it yet.
+            raise NotAnswered(f"a broker does not know the topic {name}, whose settings are to be checked")
         if error is not codes.NoError:
             why = resource.get("error_message") or error.__name__
             raise OpeningError(f"the settings of topic {name} cannot be read, so they cannot be checked: {why}")

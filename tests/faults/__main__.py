@@ -11,6 +11,7 @@ CAMPAIGNS: Final = {
     "power": "lose power at many points of a story",
     "flips": "flip bits in a store's files, and cut them short",
     "kill": "kill a serving store under load",
+    "kafka": "harm brokers, network and stores; several campaigns, see `bin/faults kafka --help`",
 }
 
 
@@ -23,10 +24,11 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(f"  {name:6} {what}" for name, what in CAMPAIGNS.items()),
     )
-    parser.add_argument("campaign", choices=CAMPAIGNS, metavar="CAMPAIGN", help="power, flips or kill")
+    parser.add_argument("campaign", choices=CAMPAIGNS, metavar="CAMPAIGN", help="power, flips, kill or kafka")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its own arguments")
     asked = parser.parse_args()
-    return int(importlib.import_module(f"tests.faults.{asked.campaign}").main(asked.arguments))
+    name = "tests.kafka.faults.__main__" if asked.campaign == "kafka" else f"tests.faults.{asked.campaign}"
+    return int(importlib.import_module(name).main(asked.arguments))
 
 
 if __name__ == "__main__":

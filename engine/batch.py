@@ -42,6 +42,11 @@ class Batch:
         return self._partition
 
     @property
+    def run_ids(self) -> list[str]:
+        """The run that each record belongs to; empty for one that belongs to none."""
+        return [record.run_id for record in self.records]
+
+    @property
     def next_position(self) -> int:
         """See `State`."""
         return self.first_position + len(self.records)

@@ -8,6 +8,12 @@
     keys/           data keys, wrapped under the master key
     log/            the log: the only truth
     projections/    one folder a partition; can be deleted and is rebuilt
+
+Of a store on Kafka neither keys nor log are here, but in topics whose prefix `store.json` names, and beside the
+projections there is::
+
+    copy/           a copy of the log; can be deleted and is copied again
+    lost/           what the log once held and holds no more, if that ever happened
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ from engine.durable import RESTORE, make_folder, sync_names_above, write_whole
 FORMAT: Final = 1
 partitions_default: Final = 8
 partitions_max: Final = 1024
+_EMBEDDED: Final = "embedded"
 
 
 class OpeningError(Exception):
@@ -39,15 +46,29 @@ class DataFolder:
     """A store's folder, locked by this process, and what `store.json` says of it.
 
     `complete` says that log and keys were made: from then on one that is missing is a loss, and is never made anew.
+    `partitions` is 0 while nobody has described the folder of a store that has its log elsewhere.
     """
 
-    def __init__(self, path: Path, partitions: int | None, *, create: bool, key_file: Path | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        partitions: int | None,
+        *,
+        create: bool,
+        key_file: Path | None,
+        log: str = "embedded",
+        topics: str = "",
+    ) -> None:
         """Lock the folder, and make it a store's where it is none and `create` says so. Raises `OpeningError`.
 
         `partitions` None: as the store was made, or 8 for a new one. `key_file`: a master key that may lie there.
+        `log` and `topics` are the kind of log and the prefix of its topics, which must be the folder's. A new folder of
+        a log that is elsewhere is a store's only once it is described.
         """
         self.path = path
         self.complete = False
+        self.partitions, self.store_id = 0, ""
+        self._log, self._topics = log, topics
         self._description = self.path / "store.json"
         if not self._description.exists() and not create:
             raise OpeningError(f"there is no store in {self.path}; start one with `runstore serve`")
@@ -66,6 +87,17 @@ class DataFolder:
     def created(self) -> bool:
         """True when this process made the store."""
         return self._created
+
+    def describe(self, partitions: int, store_id: str) -> None:
+        """Say which store this is the folder of. Raises `OpeningError` where it is another's."""
+        if not self.store_id:
+            self.partitions, self.store_id = partitions, store_id
+            self._write()
+        elif store_id != self.store_id:
+            raise OpeningError(
+                f"{self.path} belongs to the store {self.store_id}, and the topics {self._topics}.* to {store_id}; "
+                "choose another --data-dir, or the topics of this one"
+            )
 
     def check_whole(self) -> None:
         """Refuse a folder that has lost its log or its keys."""
@@ -122,6 +154,8 @@ class DataFolder:
 
     def _read_or_make(self, asked: int | None) -> None:
         self._created = not self._description.exists()
+        if self._created and self._log != _EMBEDDED:
+            return
         if self._created:
             partitions = partitions_default if asked is None else asked
             if not 1 <= partitions <= partitions_max:
@@ -138,6 +172,7 @@ class DataFolder:
                     f"{self.path} was written in data format {written_format}, and this version reads {FORMAT}; "
                     "use a version of Runstore that reads it"
                 )
+            self._check_log(str(told.get("log", _EMBEDDED)), str(told.get("topics", "")))
             self.partitions, self.store_id = int(told["partitions"]), str(told["store_id"])
             self.complete = bool(told["complete"])
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -148,6 +183,24 @@ class DataFolder:
                 f"--partitions {asked}"
             )
 
+    def _check_log(self, log: str, topics: str) -> None:
+        """Refuse the folder of a store that has another log."""
+        if log != self._log and log == _EMBEDDED:
+            raise OpeningError(
+                f"the store in {self.path} has its log in this folder; open it without --log {self._log}, or move it "
+                f"there with `runstore migrate --to {self._log}`"
+            )
+        if log != self._log:
+            raise OpeningError(
+                f"the store in {self.path} has its log on {log}, in the topics {topics}.*; open it with --log {log}, "
+                f"or move it with `runstore migrate --to {self._log}`"
+            )
+        if topics != self._topics:
+            raise OpeningError(
+                f"the store in {self.path} has its log in the topics {topics}.*, not {self._topics}.*; choose another "
+                "--data-dir, or the topics of this one"
+            )
+
     def _write(self) -> None:
         told: dict[str, object] = {
             "format": FORMAT,
@@ -155,6 +208,8 @@ class DataFolder:
             "store_id": self.store_id,
             "complete": self.complete,
         }
+        if self._log != _EMBEDDED:
+            told |= {"log": self._log, "topics": self._topics}
         told["digest"] = _digest(told)
         try:
             write_whole(self._description, json.dumps(told, indent=2) + "\n")

@@ -177,7 +177,7 @@ class Writer:
         """Append; the offset where it landed, or None: refused, or – then `unsettled` is set – not known."""
         self._environment.failpoint("partition.before_append")
         try:
-            landed = await self._log.append(self._number, batch.first_position, batch.data)
+            landed = await self._log.append(self._number, batch.first_position, batch.data, batch.run_ids)
         except OutcomeUnknown as error:
             self.last_error = str(error)
             self._lost_at = batch.first_position

@@ -16,11 +16,15 @@ _MAGIC: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class KafkaRecord:
-    """A record as a topic holds it; without a value it deletes its key in a compacted topic."""
+    """A record as a topic holds it; without a value it deletes its key in a compacted topic.
+
+    `time_ms` is the client's clock or the broker's, as the topic is set.
+    """
 
     offset: int
     key: bytes | None
     value: bytes | None
+    time_ms: int = 0
 
 
 def encoded(records: Sequence[tuple[bytes | None, bytes | None]], time_ms: int) -> bytes:
@@ -39,17 +43,25 @@ def encoded(records: Sequence[tuple[bytes | None, bytes | None]], time_ms: int) 
     return bytes(builder.build())
 
 
-def decoded(data: bytes, offset: int) -> list[KafkaRecord]:
-    """The records at `offset` and after; a broker answers with whole batches, and cuts the last one short."""
+def decoded(data: bytes | None, offset: int) -> tuple[list[KafkaRecord], int]:
+    """The records at `offset` and after, and where to read on; a broker may cut the last batch short.
+
+    Compaction may leave a batch without its last records, or without any.
+    """
     records: list[KafkaRecord] = []
-    batches = MemoryRecords(data)
+    following = offset
+    batches = MemoryRecords(data or b"")
     while batches.has_next():
         batch = batches.next_batch()
-        if batch is None or batch.is_control_batch:
+        if batch is None:
             continue
         if not batch.validate_crc():
-            raise Refused(
-                f"a batch at or after offset {offset} is damaged: its checksum does not match", "CorruptRecord"
+            raise Refused(f"the batch at offset {batch.base_offset} is damaged: wrong checksum", "CorruptRecord")
+        following = max(following, batch.next_offset)
+        if not batch.is_control_batch:
+            records.extend(
+                KafkaRecord(each.offset, each.key, each.value, each.timestamp)
+                for each in batch
+                if each.offset >= offset
             )
-        records.extend(KafkaRecord(each.offset, each.key, each.value) for each in batch if each.offset >= offset)
-    return records
+    return records, following

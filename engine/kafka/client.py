@@ -1,53 +1,47 @@
-"""One client of the brokers in which nothing can hang: requests of a partition's leader, each with a time limit.
+"""What the engine asks of brokers: to store a batch, to read, to tell start and end. Each call has a time limit.
 
 It sends the protocol's own requests through aiokafka's connections, and builds none of its producers and consumers:
 
 - a batch is handed to a broker once for each `produce`. A producer's own retries would put copies of it in the log
   behind the caller's back, and its batches cannot be called back;
 - a read is one request, at any offset, with the end of the partition in its answer;
-- what has no answer within its time is given up together with the connections: the next call makes new ones.
+- nothing that a broker does, or does not do, makes a call outlast its limit (see `engine.kafka.brokers`).
 
 Caveats
-  A broker works on one request a connection at a time, so whoever waits long – a reader at the end of a topic – needs a
-  client of its own.
-  aiokafka's connecting calls cannot always be cancelled: they are waited for, and left behind.
-  Times are those of the environment's event loop; a limit is in seconds.
+  A broker works on one request a connection at a time. So partitions share a few connections to write, others to read,
+  and who waits long – a reader at the end of a topic – has one for itself.
+  A limit is in seconds, by the event loop's clock.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import ssl
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from aiokafka import errors as codes
-from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.produce import ProduceRequest
-from aiokafka.structs import TopicPartition
 
 from engine.kafka.batches import KafkaRecord, decoded, encoded
-from engine.kafka.errors import CannotConnect, NotAnswered, NotSent, OutOfRange, Refused
+from engine.kafka.brokers import Brokers, Layout
+from engine.kafka.errors import KafkaFailed, NotAnswered, NotSent, OutOfRange, Refused
 from engine.kafka.settings import KafkaSettings
+from engine.keys.rounds import Rounds
 
-log = logging.getLogger("runstore.kafka")
-
-connect_seconds_max: Final = 2.0
-"""How long making the first connection may take; also how long aiokafka waits for any single answer."""
-
-fetch_bytes_max: Final = 4 * 1024 * 1024
+fetch_bytes_max: Final = 1024 * 1024
 """How much one read brings; a single batch that is larger comes whole all the same."""
 
-metadata_age_ms_max: Final = 60_000
+connect_seconds_max: Final = 5.0
+produce_lanes: Final = 8
+read_lanes: Final = 2
+broker_share: Final = 0.8
+"""The share of a time limit that a broker is given, so that it is the first to say that it was not done in time."""
+
 _EARLIEST: Final = -2
 _LATEST: Final = -1
-
-_T = TypeVar("_T")
 
 # A broker that answers a Produce with one of these has not appended the batch and has not begun to. Any other error may
 # come after it did: a leader that is deposed while followers still copy answers NotLeaderForPartition.
@@ -60,6 +54,7 @@ _NOT_APPENDED: Final = (
     codes.ClusterAuthorizationFailedError,
     codes.InvalidTopicError,
     codes.InvalidRequiredAcksError,
+    codes.InvalidTimestampError,
     codes.PolicyViolationError,
 )
 # And of those, the ones that the same request would meet again.
@@ -70,30 +65,50 @@ _FOR_GOOD: Final = (
     codes.ClusterAuthorizationFailedError,
     codes.InvalidTopicError,
     codes.InvalidRequiredAcksError,
+    codes.InvalidTimestampError,
     codes.PolicyViolationError,
 )
+# The layout has nothing to do with these.
+_LAYOUT_HOLDS: Final = (*_FOR_GOOD, codes.NotEnoughReplicasError, codes.RequestTimedOutError)
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one read brought: records in order, and the partition's first offset and end when it was answered."""
+    """What one read brought: records in order, and the partition's first offset and end when it was answered.
+
+    `following` is the offset to read on at; it passes what is no record, or was compacted away.
+    """
 
     records: list[KafkaRecord]
     start: int
     end: int
+    following: int
+
+
+@dataclass(slots=True)
+class _Asked:
+    """Whose end is asked for, and what it is."""
+
+    topic: str
+    partition: int
+    seconds: float
+    answer: int | KafkaFailed = 0
 
 
 class KafkaClient:
-    """Connections to the brokers, made when they are first needed and made anew after one has hung."""
+    """Requests to the leaders of a store's topics. Belongs to one event loop."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._settings = settings
-        self._client: AIOKafkaClient | None = None
-        self._connecting: asyncio.Task[AIOKafkaClient] | None = None
-        self._abandoned: set[asyncio.Future[Any]] = set()
-        self._closed = False
+        self._brokers = Brokers(settings, (settings.log_topic, settings.keys_topic))
+        self._rounds: dict[int, Rounds[_Asked]] = {}
 
-    # -- requests
+    async def connect(self, seconds: float = connect_seconds_max) -> Layout:
+        """Have a broker answer, and what it tells. Raises `NotSent` when none has in time, or `CannotConnect`."""
+        return await self._brokers.connect(_deadline(seconds))
+
+    def look_again(self) -> None:
+        """Have the layout looked up anew, in the background."""
+        self._brokers.doubt()
 
     async def produce(
         self,
@@ -108,178 +123,152 @@ class KafkaClient:
         Raises `NotSent`, `NotAnswered`, `Refused` or `CannotConnect`.
         """
         data = encoded(records, time_ms)
-        request = ProduceRequest(None, -1, max(1, int(seconds * 1000)), [(topic, [(partition, data)])])
-        answer = await self._ask_leader(topic, partition, request, seconds)
+        broker_ms = max(1, int(seconds * broker_share * 1000))
+        request = ProduceRequest(None, -1, broker_ms, [(topic, [(partition, data)])])
+        answer = await self._brokers.ask_leader(
+            topic, partition, request, _deadline(seconds), f"produce {partition % produce_lanes}"
+        )
         _, error_code, offset, *_ = answer.topics[0][1][0]
         error = codes.for_code(error_code)
         if error is codes.NoError:
             return int(offset)
-        self._look_again()
+        self._doubt(error)
         where = f"{topic}/{partition}"
         if error in _FOR_GOOD:
-            raise Refused(f"the broker refused a batch for {where}: {error.__name__}", error.__name__)
+            raise Refused(f"the broker refused a batch of {len(data)} bytes for {where}: {_name(error)}", _name(error))
         if error in _NOT_APPENDED:
-            raise NotSent(f"the broker did not take a batch for {where}: {error.__name__}")
-        raise NotAnswered(f"the broker left open what became of a batch for {where}: {error.__name__}")
+            raise NotSent(f"the broker did not take a batch for {where}: {_name(error)}")
+        raise NotAnswered(f"the broker left open what became of a batch for {where}: {_name(error)}")
 
     async def fetch(
         self, topic: str, partition: int, offset: int, seconds: float, *, wait_seconds: float = 0.0
     ) -> Fetched:
         """Read at an offset and after; at the end wait up to `wait_seconds` for more. Control records are left out.
 
-        Raises `NotAnswered`, `OutOfRange`, `Refused` or `CannotConnect`.
+        Raises `NotSent`, `NotAnswered`, `OutOfRange`, `Refused` or `CannotConnect`.
         """
         request = FetchRequest(
             int(wait_seconds * 1000), 1, fetch_bytes_max, 0, [(topic, [(partition, offset, fetch_bytes_max)])]
         )
-        answer = await self._ask_leader(topic, partition, request, seconds + wait_seconds)
+        lane = f"read {partition % read_lanes}" if wait_seconds == 0 else f"wait {topic}/{partition}"
+        answer = await self._brokers.ask_leader(topic, partition, request, _deadline(seconds + wait_seconds), lane)
         _, error_code, end, *rest = answer.topics[0][1][0]
         error = codes.for_code(error_code)
         if error is codes.OffsetOutOfRangeError:
             raise OutOfRange(f"{topic}/{partition} does not have the offset {offset}")
-        self._check(error, topic, partition)
+        self._check(error, f"{topic}/{partition}")
         start, data = int(rest[1]), rest[-1]
-        return Fetched(decoded(data, offset), start, int(end))
+        records, following = decoded(data, offset)
+        return Fetched(records, start, int(end), following)
 
     async def start(self, topic: str, partition: int, seconds: float) -> int:
-        """The first offset of a partition. Raises `NotAnswered`, `Refused` or `CannotConnect`."""
+        """The first offset of a partition. Raises `NotSent`, `NotAnswered`, `Refused` or `CannotConnect`."""
         return await self._offset(topic, partition, _EARLIEST, seconds)
 
     async def end(self, topic: str, partition: int, seconds: float) -> int:
-        """The offset that follows all that is replicated. Raises `NotAnswered`, `Refused` or `CannotConnect`."""
+        """The offset that follows all that is replicated. Raises `NotSent`, `NotAnswered`, `Refused`, ..."""
         return await self._offset(topic, partition, _LATEST, seconds)
 
-    async def _offset(self, topic: str, partition: int, which: int, seconds: float) -> int:
-        request = OffsetRequest(-1, 0, [(topic, [(partition, which)])])
-        answer = await self._ask_leader(topic, partition, request, seconds)
-        _, error_code, _, offset = answer.topics[0][1][0]
-        self._check(codes.for_code(error_code), topic, partition)
-        return int(offset)
+    async def starts(self, topic: str, partitions: Sequence[int], seconds: float) -> dict[int, int]:
+        """The first offsets of partitions. Raises as `start` does."""
+        found = await self._all_offsets(topic, partitions, _EARLIEST, seconds)
+        for start in found.values():
+            if isinstance(start, KafkaFailed):
+                raise start
+        return {partition: start for partition, start in found.items() if isinstance(start, int)}
 
-    def _check(self, error: type[codes.KafkaError], topic: str, partition: int) -> None:
-        if error is codes.NoError:
-            return
-        self._look_again()
-        if error in _FOR_GOOD:
-            raise Refused(f"the broker refused to read {topic}/{partition}: {error.__name__}", error.__name__)
-        raise NotAnswered(f"{topic}/{partition} cannot be read now: {error.__name__}")
+    async def ends(self, topic: str, partitions: Sequence[int], seconds: float) -> dict[int, int | KafkaFailed]:
+        """The ends of partitions, asked after this call; for each, its end or what `end` would raise."""
+        return await self._all_offsets(topic, partitions, _LATEST, seconds)
 
-    # -- connections
+    async def shared_end(self, topic: str, partition: int, seconds: float) -> int:
+        """The same as `end`; those who ask at the same time share a request to their leader."""
+        leader = self._brokers.layout.leaders.get((topic, partition), -1)
+        if leader < 0:
+            return await self.end(topic, partition, seconds)
+        rounds = self._rounds.get(leader)
+        if rounds is None:
+            rounds = self._rounds[leader] = Rounds(self._ask_ends)
+        asked = _Asked(topic, partition, seconds)
+        try:
+            async with asyncio.timeout(seconds):
+                await rounds.join(asked)
+        except TimeoutError as error:
+            raise NotAnswered(f"the end of {topic}/{partition} has not been told in time") from error
+        if isinstance(asked.answer, KafkaFailed):
+            raise asked.answer
+        return asked.answer
 
-    async def connect(self, seconds: float = connect_seconds_max) -> AIOKafkaClient:
-        """The connected client. Raises `NotSent` when no broker answers in time, or `CannotConnect`."""
-        if self._closed:
-            raise NotSent("the connection to Kafka is closed")
-        if self._client is not None:
-            return self._client
-        if self._connecting is None or self._connecting.done():
-            self._connecting = asyncio.create_task(self._connect())
-        connecting = self._connecting
-        # The task is shared, and goes on for the others when one of its callers gives up.
-        await asyncio.wait([connecting], timeout=seconds)
-        if not connecting.done():
-            raise NotSent(f"no broker of {self._settings.bootstrap_servers} has answered within {seconds:.1f} s")
-        return connecting.result()
+    async def _ask_ends(self, asked: Sequence[_Asked]) -> None:
+        seconds = max(each.seconds for each in asked)
+        for topic in {each.topic for each in asked}:
+            mine = [each for each in asked if each.topic == topic]
+            ends = await self.ends(topic, sorted({each.partition for each in mine}), seconds)
+            for each in mine:
+                each.answer = ends[each.partition]
+
+    async def ask(self, request: Any, seconds: float, *, controller: bool = False) -> Any:
+        """Send a request that no leader is needed for. Raises `NotSent`, `NotAnswered` or `CannotConnect`."""
+        return await self._brokers.ask_any(request, _deadline(seconds), controller=controller)
 
     async def close(self) -> None:
         """Close all connections. Safe to repeat."""
-        self._closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait([self._connecting], timeout=connect_seconds_max)
-        self._drop()
-        if self._abandoned:
-            await asyncio.wait(list(self._abandoned), timeout=connect_seconds_max)
+        await self._brokers.close()
 
-    async def _connect(self) -> AIOKafkaClient:
+    async def _offset(self, topic: str, partition: int, which: int, seconds: float) -> int:
+        found = (await self._offsets(topic, [partition], which, seconds))[partition]
+        if isinstance(found, KafkaFailed):
+            raise found
+        return found
+
+    async def _all_offsets(
+        self, topic: str, partitions: Sequence[int], which: int, seconds: float
+    ) -> dict[int, int | KafkaFailed]:
+        """The offsets of partitions, with one request to each leader."""
+        by_leader: dict[int, list[int]] = {}
+        for partition in partitions:
+            leader = self._brokers.layout.leaders.get((topic, partition), -1)
+            # The leaders that are not known yet may be any.
+            by_leader.setdefault(leader if leader >= 0 else -1 - partition, []).append(partition)
+        found = await asyncio.gather(*(self._offsets(topic, each, which, seconds) for each in by_leader.values()))
+        return {partition: offset for each in found for partition, offset in each.items()}
+
+    async def _offsets(
+        self, topic: str, partitions: Sequence[int], which: int, seconds: float
+    ) -> dict[int, int | KafkaFailed]:
+        """The offsets of partitions that have one leader."""
+        request = OffsetRequest(-1, 0, [(topic, [(partition, which) for partition in partitions])])
+        lane = f"offset {partitions[0] % read_lanes}"
         try:
-            options = self._settings.client_options()
-        except (OSError, ssl.SSLError) as error:
-            raise CannotConnect(f"the TLS files of the Kafka settings cannot be used: {error}") from error
-        client = AIOKafkaClient(
-            **options,
-            request_timeout_ms=int(connect_seconds_max * 1000),
-            retry_backoff_ms=50,
-            metadata_max_age_ms=metadata_age_ms_max,
-        )
-        # Only these: an empty set asks the brokers for all topics there are, again and again.
-        client.set_topics([self._settings.log_topic, self._settings.keys_topic])
-        try:
-            await client.bootstrap()
-        except codes.KafkaError as error:
-            self._leave(client.close())
-            raise NotSent(f"no broker of {self._settings.bootstrap_servers} can be reached: {error}") from error
-        except BaseException:
-            self._leave(client.close())
-            raise
-        self._client = client
-        return client
+            answer = await self._brokers.ask_leader(topic, partitions[0], request, _deadline(seconds), lane)
+        except KafkaFailed as error:
+            return dict.fromkeys(partitions, error)
+        found: dict[int, int | KafkaFailed] = {}
+        for partition, error_code, _, offset in answer.topics[0][1]:
+            try:
+                self._check(codes.for_code(error_code), f"{topic}/{partition}")
+            except KafkaFailed as error:
+                found[partition] = error
+            else:
+                found[partition] = int(offset)
+        return found
 
-    async def _ask_leader(self, topic: str, partition: int, request: Any, seconds: float) -> Any:
-        deadline = asyncio.get_running_loop().time() + seconds
-        client = await self.connect(seconds)
-        where = TopicPartition(topic, partition)
-        node = client.cluster.leader_for_partition(where)
-        if node is None or node < 0:
-            # Not known yet, or none is elected: ask who leads, and leave it to the caller to try again.
-            await self._within(client.add_topic(topic), deadline, client)
-            await self._within(client.force_metadata_update(), deadline, client)
-            node = client.cluster.leader_for_partition(where)
-            if node is None or node < 0:
-                raise NotSent(f"{topic}/{partition} has no leader now")
-        if not await self._within(client.ready(node), deadline, client):
-            raise NotSent(f"broker {node}, which leads {topic}/{partition}, cannot be reached")
-        try:
-            return await self._within(client.send(node, request), deadline, client, sent=True)
-        except codes.KafkaError as error:
-            raise NotAnswered(f"broker {node} gave no answer for {topic}/{partition}: {error}") from error
+    def _check(self, error: type[codes.KafkaError], where: str) -> None:
+        if error is codes.NoError:
+            return
+        self._doubt(error)
+        if error in _FOR_GOOD:
+            raise Refused(f"the broker refused to read {where}: {_name(error)}", _name(error))
+        raise NotAnswered(f"{where} cannot be read now: {_name(error)}")
 
-    async def _within(
-        self,
-        work: Coroutine[Any, Any, _T] | asyncio.Future[_T],
-        deadline: float,
-        client: AIOKafkaClient,
-        *,
-        sent: bool = False,
-    ) -> _T:
-        """Wait until the deadline and no longer: what has not ended by then is left behind with its connections."""
-        running = asyncio.ensure_future(work)
-        left = max(0.0, deadline - asyncio.get_running_loop().time())
-        try:
-            await asyncio.wait([running], timeout=left)
-        finally:
-            if not running.done():
-                self._abandon(running)
-                self._drop(client)
-        if running.done():
-            return running.result()
-        raise (NotAnswered if sent else NotSent)("the brokers have not answered in time")
+    def _doubt(self, error: type[codes.KafkaError]) -> None:
+        if error not in _LAYOUT_HOLDS:
+            self._brokers.doubt()
 
-    def _look_again(self) -> None:
-        """Have the metadata looked up: what a broker said does not fit what is known of who leads."""
-        if self._client is not None:
-            self._client.force_metadata_update()
 
-    def _drop(self, client: AIOKafkaClient | None = None) -> None:
-        """Give up the connections, unless they have been replaced already."""
-        if self._client is not None and client in (None, self._client):
-            self._leave(self._client.close())
-            self._client = None
+def _name(error: type[codes.KafkaError]) -> str:
+    return str(error.__name__)
 
-    def _abandon(self, running: asyncio.Future[Any]) -> None:
-        running.cancel()
-        self._keep(running)
 
-    def _leave(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._keep(asyncio.create_task(work))
-
-    def _keep(self, running: asyncio.Future[Any]) -> None:
-        """Keep what is left behind until it ends, and look at its error, which nobody waits for."""
-        self._abandoned.add(running)
-        running.add_done_callback(self._forget)
-
-    def _forget(self, running: asyncio.Future[Any]) -> None:
-        self._abandoned.discard(running)
-        if not running.cancelled():
-            with contextlib.suppress(Exception):
-                running.result()
+def _deadline(seconds: float) -> float:
+    return asyncio.get_running_loop().time() + seconds

@@ -4,6 +4,7 @@
 
     KafkaFailed
     ├── NotSent            it was not done and will not be: nothing was handed to a broker
+    │   └── NotReached     and there is none to hand it to; that has lasted, so trying again at once will not help
     ├── NotAnswered        it may have been done, or may yet be: no answer, or one that leaves it open
     ├── Refused            a broker said no, and would again; `code` is Kafka's name for why
     ├── OutOfRange         a read below the first offset or above the end; both are told
@@ -19,6 +20,10 @@ class KafkaFailed(Exception):
 
 class NotSent(KafkaFailed):
     """Nothing was done and nothing will be: no broker was handed the request."""
+
+
+class NotReached(NotSent):
+    """No broker can be reached that could do it, and has not been for a while."""
 
 
 class NotAnswered(KafkaFailed):

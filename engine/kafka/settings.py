@@ -56,13 +56,9 @@ class KafkaSettings:
         """The compacted topic of the wrapped data keys."""
         return f"{self.topic_prefix}.keys"
 
-    def client_options(self) -> dict[str, Any]:
-        """What every aiokafka client is given. Raises `OSError` or `ssl.SSLError` for files that cannot be used."""
-        options: dict[str, Any] = {
-            "bootstrap_servers": self.bootstrap_servers,
-            "client_id": "runstore",
-            "security_protocol": self.security.protocol,
-        }
+    def connection_options(self) -> dict[str, Any]:
+        """What every connection is given. Raises `OSError` or `ssl.SSLError` for files that cannot be used."""
+        options: dict[str, Any] = {"client_id": "runstore", "security_protocol": self.security.protocol}
         if self.security.protocol.startswith("SASL"):
             options["sasl_mechanism"] = self.security.mechanism
             options["sasl_plain_username"] = self.security.username
@@ -70,6 +66,10 @@ class KafkaSettings:
         if self.security.protocol.endswith("SSL"):
             options["ssl_context"] = _tls(self.security)
         return options
+
+    def client_options(self) -> dict[str, Any]:
+        """The same for a whole client of aiokafka's."""
+        return {"bootstrap_servers": self.bootstrap_servers, **self.connection_options()}
 
 
 def _tls(security: KafkaSecurity) -> ssl.SSLContext:

@@ -23,7 +23,7 @@ class KeyStore(Protocol):
 
     @property
     def failed(self) -> bool:
-        """True once a sync has failed: nothing is kept any more until the store is opened again."""
+        """True once nothing is kept any more until the store is opened again, as after a failed sync."""
         ...
 
     async def put(self, owner: str, key_id: bytes, key: bytes) -> None:
@@ -56,8 +56,19 @@ class KeyStore(Protocol):
         """Keep a named value in place of its former one; durable once this returns."""
         ...
 
+    async def agree_on_value(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """Return the value of a name that is given one only once; `make` makes it where there is none yet.
+
+        However many stores ask at once, all get the same. Such a name is not given to `put_value`.
+        """
+        ...
+
+    async def refresh(self) -> None:
+        """Learn all that other stores have put and purged before this call. Raises `KeyStoreError`."""
+        ...
+
     def subscribe(self, listener: PurgeListener) -> None:
-        """Have `listener` told of every purge, at its call."""
+        """Have `listener` told of every purge: at its call, or once this store learns of another's."""
         ...
 
     async def close(self) -> None:

@@ -56,6 +56,11 @@ class MasterKey:
             raise MasterKeyError("what was wrapped does not open under this master key") from error
 
 
+def key_associated(owner: str, key_id: bytes) -> bytes:
+    """What a wrapped data key is bound to, wherever it is kept."""
+    return b"key\0" + key_id + owner.encode()
+
+
 def load_or_create_master_key(path: Path, *, create: bool, random_bytes: RandomBytes = os.urandom) -> MasterKey:
     """Return the master key kept in the file `path`; with `create`, a missing file is made first (mode 0600, durable).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.environment import Environment
@@ -74,6 +75,17 @@ class MemoryKeyStore:
         self._check_open()
         self._values[name] = data
         await self._environment.sleep(0.0)
+
+    async def agree_on_value(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """See `KeyStore`."""
+        self._check_open()
+        if name not in self._values:
+            self._values[name] = make()
+        return self._values[name]
+
+    async def refresh(self) -> None:
+        """See `KeyStore`."""
+        self._check_open()
 
     def subscribe(self, listener: PurgeListener) -> None:
         """See `KeyStore`."""

@@ -15,7 +15,7 @@ from engine.keys import folder
 from engine.keys.database import Database, KeyRow, passes
 from engine.keys.errors import KeyStoreError, MasterKeyError
 from engine.keys.interface import KeyStore, PurgeListener, check_key
-from engine.keys.master import MasterKey
+from engine.keys.master import MasterKey, key_associated
 from engine.keys.memory import MemoryKeyStore
 from engine.keys.rounds import Rounds
 
@@ -81,7 +81,7 @@ class RocksKeyStore:
         self._check_open()
         check_key(owner, key_id, key)
         self._environment.failpoint("keys.before_put")
-        self._database.put_key(owner, key_id, self._master.wrap(key, _key_associated(owner, key_id)))
+        self._database.put_key(owner, key_id, self._master.wrap(key, key_associated(owner, key_id)))
         await self._syncs.join(None)
         self._environment.failpoint("keys.after_put")
 
@@ -93,7 +93,7 @@ class RocksKeyStore:
         if found is None:
             return None
         owner, wrapped = found
-        return self._unwrap(wrapped, _key_associated(owner, key_id), f"data key {key_id.hex()}")
+        return self._unwrap(wrapped, key_associated(owner, key_id), f"data key {key_id.hex()}")
 
     def keys_of(self, owner: str) -> tuple[bytes, ...]:
         """See `KeyStore`."""
@@ -124,6 +124,18 @@ class RocksKeyStore:
         self._check_open()
         self._database.put_value(name, self._master.wrap(data, _value_associated(name)))
         await self._syncs.join(None)
+
+    async def agree_on_value(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """See `KeyStore`."""
+        found = self.get_value(name)
+        if found is None:
+            found = make()
+            await self.put_value(name, found)
+        return found
+
+    async def refresh(self) -> None:
+        """See `KeyStore`. The folder is locked: nobody else puts anything."""
+        self._check_open()
 
     def subscribe(self, listener: PurgeListener) -> None:
         """See `KeyStore`."""
@@ -212,10 +224,6 @@ def _open(path: Path, master: MasterKey, *, create: bool) -> tuple[int, Database
     except BaseException:
         os.close(lock)
         raise
-
-
-def _key_associated(owner: str, key_id: bytes) -> bytes:
-    return b"key\0" + key_id + owner.encode()
 
 
 def _value_associated(name: str) -> bytes:

@@ -83,8 +83,9 @@ class EmbeddedLog:
         """True: the folder is locked."""
         return True
 
-    async def append(self, partition: int, position: int, batch: Sequence[bytes]) -> int:
+    async def append(self, partition: int, position: int, batch: Sequence[bytes], run_ids: Sequence[str] = ()) -> int:
         """See `Log`. A position above the end leaves a hole; one below it, or a second batch in flight, is refused."""
+        del run_ids
         if self._closer is not None:
             raise LogClosed(f"the log {self._path} is closed", partition=partition, position=position)
         self._refuse_unless_legal(partition, position, batch)
@@ -131,6 +132,11 @@ class EmbeddedLog:
         """See `Log`."""
         self._sound(partition)
         return self._ends[partition]
+
+    def lost(self, partition: int) -> int:
+        """See `Log`. Damage stops the partition instead."""
+        del partition
+        return 0
 
     async def close(self) -> None:
         """See `Log`. What waits is still written."""

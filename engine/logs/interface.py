@@ -69,11 +69,11 @@ class Log(Protocol):
         """True when this process alone can append, so that no answer can be stale and no batch void."""
         ...
 
-    async def append(self, partition: int, position: int, batch: Sequence[bytes]) -> int:
+    async def append(self, partition: int, position: int, batch: Sequence[bytes], run_ids: Sequence[str] = ()) -> int:
         """Store the batch whole, and return the offset of its first record once it is durable.
 
-        `position` is the offset that the batch was decided for. Raises `AppendRefused`,
-        `OutcomeUnknown` or `LogClosed`.
+        `position` is the offset that the batch was decided for; `run_ids` are those of its records, for a log that
+        keeps them in plain beside each. Raises `AppendRefused`, `OutcomeUnknown` or `LogClosed`.
         """
         ...
 
@@ -97,6 +97,10 @@ class Log(Protocol):
 
     async def end(self, partition: int) -> int:
         """Return the offset that the next record will get. Raises `LogUnavailable`."""
+        ...
+
+    def lost(self, partition: int) -> int:
+        """Return how many records the log is known to have lost that it once held."""
         ...
 
     async def close(self) -> None:

@@ -230,8 +230,9 @@ class SimulatedLog:
         """See `Log`."""
         return self._exclusive
 
-    async def append(self, partition: int, position: int, batch: Sequence[bytes]) -> int:
+    async def append(self, partition: int, position: int, batch: Sequence[bytes], run_ids: Sequence[str] = ()) -> int:
         """See `Log`. A second batch of a partition in flight is refused."""
+        del run_ids
         if self._closed:
             raise LogClosed("the log is closed", partition=partition, position=position)
         if partition in self._in_flight or not batch:
@@ -309,6 +310,11 @@ class SimulatedLog:
         """See `Log`."""
         await self._ask(self._faults.on_end(partition), partition)
         return self.storage.end(partition)
+
+    def lost(self, partition: int) -> int:
+        """See `Log`. What a test takes away is not noticed here."""
+        del partition
+        return 0
 
     async def close(self) -> None:
         """See `Log`. Batches on their way land all the same."""

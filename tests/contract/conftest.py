@@ -10,21 +10,21 @@ import pytest
 import pytest_asyncio
 
 from tests.contract.clients import Client, Cloggable, HttpClient
-from tests.contract.makers import CLOGGED, MAKERS
+from tests.contract.makers import CLOGGED, MAKERS, Place
 from tests.contract.scene import Scene
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", params=list(MAKERS))
 async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
     """A store that all tests share."""
-    async with MAKERS[request.param](tmp_path_factory.mktemp(request.param)) as client:
+    async with MAKERS[request.param](Place(tmp_path_factory.mktemp(request.param), request)) as client:
         yield client
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HttpClient]:
+async def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HttpClient]:
     """A store behind HTTP, for what only HTTP can ask."""
-    async with MAKERS["http"](tmp_path_factory.mktemp("server")) as client:
+    async with MAKERS["http"](Place(tmp_path_factory.mktemp("server"), request)) as client:
         assert isinstance(client, HttpClient)
         yield client
 
@@ -34,7 +34,7 @@ async def cloggable(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Cloggable]:
     """A store that can be made unable to write."""
-    async with CLOGGED[request.param](tmp_path_factory.mktemp(request.param)) as found:
+    async with CLOGGED[request.param](Place(tmp_path_factory.mktemp(request.param), request)) as found:
         yield found
 
 
@@ -53,7 +53,7 @@ def scene(store: Client, title: str) -> Scene:
 @pytest_asyncio.fixture(loop_scope="session", params=list(MAKERS))
 async def empty_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
     """A store of its own, with nothing in it."""
-    async with MAKERS[request.param](tmp_path) as client:
+    async with MAKERS[request.param](Place(tmp_path, request)) as client:
         yield client
 
 

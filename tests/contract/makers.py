@@ -1,7 +1,8 @@
 """The stores that the suite is run against.
 
-A kind of store joins by a maker in `MAKERS`: an asynchronous context manager that takes an empty folder and gives a
-`Client`. `CLOGGED` holds makers of stores that can be made unable to write, which is part of the contract too.
+A kind of store joins by a maker in `MAKERS`: an asynchronous context manager that takes a place with an empty folder
+and gives a `Client`. `CLOGGED` holds makers of stores that can be made unable to write, which is part of the contract
+too.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from engine.environment import SystemEnvironment
+from engine.kafka.settings import KafkaSettings
 from engine.keys import MemoryKeyStore
 from engine.logs.simulated import AppendFault, Faults, SimulatedLog
 from engine.opening import StoreSettings, assemble, open_store
@@ -24,11 +29,25 @@ from service import methods, views
 from tests.contract import builders
 from tests.contract.builders import PARTITIONS, Command, Json
 from tests.contract.clients import Client, Cloggable, HttpClient, call_each
+from tests.kafka.topics import own_topics
 from tests.model.reference import Reference
 from tests.service.served import served
 
-Maker = Callable[[Path], AbstractAsyncContextManager[Client]]
-ClogMaker = Callable[[Path], AbstractAsyncContextManager[Cloggable]]
+
+@dataclass(frozen=True)
+class Place:
+    """Where a store is made: an empty folder, and what the test that asks can ask for."""
+
+    folder: Path
+    request: pytest.FixtureRequest
+
+    def topics(self) -> KafkaSettings:
+        """Topics of its own on the broker that all tests share."""
+        return own_topics(self.request.getfixturevalue("bootstrap_servers"))
+
+
+Maker = Callable[[Place], AbstractAsyncContextManager[Client]]
+ClogMaker = Callable[[Place], AbstractAsyncContextManager[Cloggable]]
 
 
 class InProcess:
@@ -83,24 +102,41 @@ async def on_disk(folder: Path) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def simulated(_folder: Path) -> AsyncIterator[Client]:
+async def on_kafka(folder: Path, kafka: KafkaSettings) -> AsyncIterator[Store]:
+    """A store over topics."""
+    store = await open_store(StoreSettings(folder, PARTITIONS, log="kafka", kafka=kafka), SystemEnvironment(""))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def simulated(_place: Place) -> AsyncIterator[Client]:
     """In process, over the simulated log without faults, which another process could write to at any time."""
     async with in_memory(SystemEnvironment(""), Faults(), QueueLimits(), exclusive=False) as store:
         yield InProcess(store)
 
 
 @asynccontextmanager
-async def embedded(folder: Path) -> AsyncIterator[Client]:
+async def embedded(place: Place) -> AsyncIterator[Client]:
     """In process, over the embedded log."""
-    async with on_disk(folder) as store:
+    async with on_disk(place.folder) as store:
         yield InProcess(store)
 
 
 @asynccontextmanager
-async def http(folder: Path) -> AsyncIterator[Client]:
+async def http(place: Place) -> AsyncIterator[Client]:
     """Through a real server on a free loopback port, over the embedded log."""
-    async with on_disk(folder) as store, served(store) as service:
+    async with on_disk(place.folder) as store, served(store) as service:
         yield HttpClient(service.http)
+
+
+@asynccontextmanager
+async def kafka(place: Place) -> AsyncIterator[Client]:
+    """In process, over topics of its own on the broker that all tests share."""
+    async with on_kafka(place.folder, place.topics()) as store:
+        yield InProcess(store)
 
 
 class Model(Reference):
@@ -112,7 +148,7 @@ class Model(Reference):
 
 
 @asynccontextmanager
-async def model(_folder: Path) -> AsyncIterator[Client]:
+async def model(_place: Place) -> AsyncIterator[Client]:
     """The reference model."""
     yield Model()
 
@@ -121,6 +157,7 @@ MAKERS: Final[dict[str, Maker]] = {
     "simulated": simulated,
     "embedded": embedded,
     "http": http,
+    "kafka": kafka,
     "model": model,
 }
 
@@ -156,7 +193,7 @@ class CloggedByLog:
 
 
 @asynccontextmanager
-async def log_down(_folder: Path) -> AsyncIterator[Cloggable]:
+async def log_down(_place: Place) -> AsyncIterator[Cloggable]:
     """A store whose log can be made to refuse appends."""
     faults = LogDown()
     async with in_memory(SystemEnvironment(""), faults, QueueLimits(), exclusive=True) as store:
@@ -164,7 +201,7 @@ async def log_down(_folder: Path) -> AsyncIterator[Cloggable]:
 
 
 @asynccontextmanager
-async def log_down_http(_folder: Path) -> AsyncIterator[Cloggable]:
+async def log_down_http(_place: Place) -> AsyncIterator[Cloggable]:
     """The same behind HTTP."""
     faults = LogDown()
     async with (
@@ -252,7 +289,7 @@ class CloggedByQueue:
 
 
 @asynccontextmanager
-async def queue_full(_folder: Path) -> AsyncIterator[Cloggable]:
+async def queue_full(_place: Place) -> AsyncIterator[Cloggable]:
     """A store whose queues can be filled behind a log that does not answer."""
     log = SlowLog()
     limits = QueueLimits(queue_commands_max=1)
@@ -290,7 +327,7 @@ class CloggedModel(Model):
 
 
 @asynccontextmanager
-async def clogged_model(_folder: Path) -> AsyncIterator[Cloggable]:
+async def clogged_model(_place: Place) -> AsyncIterator[Cloggable]:
     """The reference model with a switch."""
     yield CloggedModel()
 

@@ -11,7 +11,7 @@ import pytest
 from schemas.refusals import Refused
 from tests.contract import builders
 from tests.contract.builders import Command, Json, Run
-from tests.contract.makers import MAKERS
+from tests.contract.makers import MAKERS, Place
 from tests.contract.scene import Scene, all_records, meaning
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -211,9 +211,10 @@ async def test_a_cursor_is_text(scene: Scene, cursor: object) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "model"])
-async def test_a_cursor_of_another_store_is_refused(kind: str, tmp_path: Path) -> None:
+async def test_a_cursor_of_another_store_is_refused(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """A cursor holds for the store that made it, even where another store has the very same records."""
-    async with MAKERS[kind](tmp_path / "one") as one, MAKERS[kind](tmp_path / "two") as two:
+    places = [Place(tmp_path / name, request) for name in ("one", "two")]
+    async with MAKERS[kind](places[0]) as one, MAKERS[kind](places[1]) as two:
         run = Run("run", "session")
         cursors = []
         for client in (one, two):

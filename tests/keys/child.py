@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from engine.environment import SystemEnvironment
-from engine.keys.store import RocksKeyStore, _key_associated
+from engine.keys.master import key_associated
+from engine.keys.store import RocksKeyStore
 from tests.keys.support import MASTER, new_key
 
 
@@ -27,7 +28,7 @@ async def main(folder: str, *steps: str) -> None:
                 await asyncio.gather(*(store.put(owner, *new_key(n)) for n in range(int(first), int(end))))
             case "write", [owner, number]:
                 key_id, key = new_key(int(number))
-                wrapped = MASTER.wrap(key, _key_associated(owner, key_id))
+                wrapped = MASTER.wrap(key, key_associated(owner, key_id))
                 store._database.put_key(owner, key_id, wrapped)
             case "purge", [owner]:
                 await store.purge(owner)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
-from engine.keys import KeyStore, KeyStoreError, MemoryDisk, MemoryKeyStore, RocksKeyStore
+from engine.keys import KafkaKeyStore, KeyStore, KeyStoreError, MemoryDisk, MemoryKeyStore, RocksKeyStore
 from tests.keys.conftest import OpenRocks
+from tests.keys.on_kafka import Topic
 from tests.keys.support import HookedEnvironment
 
 OpenStore = Callable[[], Awaitable[KeyStore]]
@@ -21,15 +23,21 @@ class Stop(Exception):
     """Raised at a failpoint."""
 
 
-@pytest.fixture(params=["rocks", "memory"])
-def open_store(request: pytest.FixtureRequest, open_rocks: OpenRocks, environment: HookedEnvironment) -> OpenStore:
+@pytest_asyncio.fixture(params=["rocks", "memory", "kafka"])
+async def open_store(
+    request: pytest.FixtureRequest, open_rocks: OpenRocks, environment: HookedEnvironment
+) -> AsyncIterator[OpenStore]:
     """Opens the store; after a close, again, with what it kept."""
     disk = MemoryDisk()
 
     async def open_memory() -> KeyStore:
         return MemoryKeyStore(environment, disk)
 
-    return open_rocks if request.param == "rocks" else open_memory
+    if request.param == "kafka":
+        async with Topic(request.getfixturevalue("bootstrap_servers")) as topic:
+            yield lambda: topic.open(environment=environment)
+    else:
+        yield open_rocks if request.param == "rocks" else open_memory
 
 
 def key() -> tuple[bytes, bytes]:
@@ -122,6 +130,37 @@ async def test_named_values_are_kept_and_replaced(open_store: OpenStore) -> None
 
 
 @pytest.mark.asyncio
+async def test_a_value_is_agreed_on_once(open_store: OpenStore) -> None:
+    store = await open_store()
+    made: list[bytes] = []
+
+    def make() -> bytes:
+        made.append(os.urandom(32))
+        return made[-1]
+
+    assert await store.agree_on_value("cursor key", make) == made[0]
+    for _ in range(2):
+        assert await store.agree_on_value("cursor key", make) == made[0] == store.get_value("cursor key")
+        await store.close()
+        store = await open_store()
+    assert len(made) == 1
+
+
+@pytest.mark.asyncio
+async def test_refreshing_changes_nothing_that_was_there(open_store: OpenStore) -> None:
+    store = await open_store()
+    (a, key_a), (b, key_b) = key(), key()
+    await store.put("session:1", a, key_a)
+    await store.put("session:2", b, key_b)
+    await store.purge("session:2")
+    await store.refresh()
+    assert (store.get(a), store.get(b)) == (key_a, None)
+    await store.close()
+    with pytest.raises(KeyStoreError, match="closed"):
+        await store.refresh()
+
+
+@pytest.mark.asyncio
 async def test_refuses_what_is_no_key(open_store: OpenStore) -> None:
     store = await open_store()
     key_id, data_key = key()
@@ -211,11 +250,12 @@ async def test_any_order_of_steps_ends_as_a_dictionary_would(open_store: OpenSto
         assert {owner: store.keys_of(owner) for owner in owners} == {o: tuple(expected[o]) for o in owners}
 
 
-def test_both_stores_are_key_stores(folder: Path, environment: HookedEnvironment) -> None:
+def test_all_are_key_stores(folder: Path, environment: HookedEnvironment) -> None:
     def takes(store: type[KeyStore]) -> None:
         assert store is not None
 
     takes(RocksKeyStore)
     takes(MemoryKeyStore)
+    takes(KafkaKeyStore)
     assert not folder.exists()
     assert isinstance(MemoryKeyStore(environment), MemoryKeyStore)

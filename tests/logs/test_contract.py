@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest.fixture(params=MAKERS)
 def maker(request: pytest.FixtureRequest, tmp_path: Path) -> LogMaker:
-    return MAKERS[request.param](tmp_path)
+    return MAKERS[request.param](tmp_path, request)
 
 
 @pytest_asyncio.fixture

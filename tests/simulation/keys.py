@@ -103,6 +103,16 @@ class SimulatedKeyStore:
         self._shared.disk.values[name] = data
         await self._step("after a value was put")
 
+    async def agree_on_value(self, name: str, make: Callable[[], bytes]) -> bytes:
+        if (found := self.get_value(name)) is None:
+            # Others may have agreed on one while this one was put.
+            await self._step("before a value was agreed on")
+            found = self._shared.disk.values.setdefault(name, make())
+        return found
+
+    async def refresh(self) -> None:
+        self._check_open()
+
     def subscribe(self, listener: PurgeListener) -> None:
         self._listeners.append(listener)
 

@@ -8,11 +8,12 @@ import pytest
 import pytest_asyncio
 
 from tests.contract.clients import Client
-from tests.contract.makers import MAKERS
+from tests.contract.makers import MAKERS, Place
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", params=list(MAKERS))
 async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
     """A store that all replays share."""
-    async with MAKERS[request.param](tmp_path_factory.mktemp(f"traces-{request.param}")) as client:
+    place = Place(tmp_path_factory.mktemp(f"traces-{request.param}"), request)
+    async with MAKERS[request.param](place) as client:
         yield client

@@ -1,0 +1,159 @@
+"""A connection to one broker: aiokafka's own, in which no wait is without its limit, and which can be cut at once.
+
+Caveats
+  aiokafka writes every request to its log at level DEBUG, the one that carries the password too, so that level is kept
+  out of reach here.
+  A connection that is closed still sends what waits to be sent, for as long as the other side does not read; one that
+  is cut does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from typing import Any, Final
+
+from aiokafka import errors as codes
+from aiokafka.conn import AIOKafkaConnection
+
+from engine.kafka.errors import CannotConnect, NotAnswered, NotSent
+from engine.kafka.settings import KafkaSettings
+
+open_seconds_max: Final = 1.0
+"""How long one attempt to connect to a broker may take, TLS and password included."""
+
+idle_ms_max: Final = 300_000
+"""A connection that is not used for so long is closed; brokers close theirs after ten minutes."""
+
+_CANNOT: Final = (
+    codes.SaslAuthenticationFailed,
+    codes.UnsupportedSaslMechanismError,
+    codes.IllegalSaslStateError,
+    codes.AuthenticationFailedError,
+    codes.AuthenticationMethodNotSupported,
+    codes.IncompatibleBrokerVersion,
+    NotImplementedError,
+)
+
+Address = tuple[str, int]
+
+for _name in ("aiokafka", "aiokafka.conn"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
+
+
+class _Connection(AIOKafkaConnection):  # type: ignore[misc] # aiokafka has no types
+    """A connection that can be cut."""
+
+    def cut(self) -> None:
+        """Drop the connection and whatever still waits to be sent."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+        self.close()
+
+
+class Link:
+    """One connection to one broker, made when it is needed and again after it broke. Belongs to one event loop."""
+
+    def __init__(self, address: Address, settings: KafkaSettings) -> None:
+        self.address = address
+        self._settings = settings
+        self._connection: _Connection | None = None
+        self._opening: asyncio.Task[_Connection] | None = None
+
+    async def open(self, deadline: float) -> None:
+        """Have the connection stand by a time of the loop's clock. Raises `NotSent` or `CannotConnect`."""
+        if self._connection is not None and self._connection.connected():
+            return
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+        opening = self._opening
+        # Shared: it goes on for the others when one of them gives up.
+        await asyncio.wait([opening], timeout=max(0.0, deadline - asyncio.get_running_loop().time()))
+        if not opening.done():
+            raise NotSent(f"{self} has not been reached in time")
+        if opening.cancelled():
+            raise NotSent(f"{self} is not wanted any more")
+        opening.result()
+
+    async def ask(self, request: Any, deadline: float) -> Any:
+        """Send a request and return its answer. The link must be open. Raises `NotSent` or `NotAnswered`."""
+        connection = self._connection
+        if connection is None or not connection.connected():
+            raise NotSent(f"{self} has hung up")
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await connection.send(request)
+        except TimeoutError as error:
+            self.cut()
+            raise NotAnswered(f"{self} has not answered in time") from error
+        except codes.KafkaError as error:
+            self.cut()
+            raise NotAnswered(f"{self} gave no answer: {error}") from error
+
+    def cut(self) -> None:
+        """Drop the connection; the next `open` makes another."""
+        if self._opening is not None:
+            self._opening.cancel()
+            self._opening = None
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.cut()
+
+    async def _open(self) -> _Connection:
+        try:
+            options = self._settings.connection_options()
+        except (OSError, ssl.SSLError) as error:
+            raise CannotConnect(f"the TLS files of the Kafka settings cannot be used: {error}") from error
+        host, port = self.address
+        connection = _Connection(
+            host,
+            port,
+            request_timeout_ms=int(60_000 * open_seconds_max),  # The limits that count are this module's.
+            max_idle_ms=idle_ms_max,
+            **options,
+        )
+        try:
+            async with asyncio.timeout(open_seconds_max):
+                await connection.connect()
+        except ssl.SSLError as error:
+            raise CannotConnect(f"{self}: TLS failed: {_reason(error)}") from error
+        except _CANNOT as error:
+            raise CannotConnect(f"{self} refused the connection: {_reason(error)}") from error
+        except TimeoutError as error:
+            raise NotSent(f"{self} has not answered within {open_seconds_max:.0f} s") from error
+        except (OSError, codes.KafkaError) as error:
+            raise NotSent(f"{self} cannot be reached: {_reason(error)}") from error
+        return connection
+
+    def _opened(self, opening: asyncio.Task[_Connection]) -> None:
+        if opening.cancelled():
+            return
+        connection = opening.result() if opening.exception() is None else None
+        if opening is self._opening:
+            self._opening, self._connection = None, connection
+        elif connection is not None:  # Cut meanwhile.
+            connection.cut()
+
+    def __str__(self) -> str:
+        host, port = self.address
+        return f"the broker at {host}:{port}"
+
+
+def addresses(bootstrap_servers: str) -> list[Address]:
+    """The addresses in `HOST:PORT,HOST:PORT`. Raises `CannotConnect` where there is none."""
+    found: list[Address] = []
+    for text in bootstrap_servers.split(","):
+        host, _, port = text.strip().rpartition(":")
+        with contextlib.suppress(ValueError):
+            if host and 0 < int(port) <= 65_535:  # noqa: PLR2004 # the greatest port
+                found.append((host.strip("[]"), int(port)))
+                continue
+        raise CannotConnect(f"{text.strip()!r} is no address of a broker; give HOST:PORT, several with commas")
+    return found
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,215 @@
+"""A local copy of a log that is elsewhere: what was read and appended, in one RocksDB, for reads that cannot wait.
+
+Basics
+  A key is partition (2 bytes) and position (8 bytes), big-endian; a value is the CRC-32 of the record (4 bytes,
+  big-endian), then the record. Under `b"e"` and the partition stands the copy's **end**: all that the log holds below
+  it is here. It changes in the same write as the records, so what a loss of power takes shows as a lower end.
+  Nothing here is a truth: a copy that cannot be opened is thrown away, and what is missing or damaged in it is told as
+  missing, to be copied again.
+
+Caveats
+  Everything here blocks and holds the GIL; one write takes what `write_bytes_max` allows, and callers let others run
+  between two.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from rocksdict import BlockBasedOptions, DBRecoveryMode, Options, Rdict, WriteBatch
+
+from engine.durable import make_folder
+from engine.logs.interface import LogCorrupt, LogEntry, LogUnavailable
+from engine.logs.manifest import read_manifest
+from engine.logs.rocks import translated
+
+_log = logging.getLogger("runstore.copy")
+
+write_bytes_max: Final = 1024 * 1024
+write_records_max: Final = 1000
+write_buffer_bytes: Final = 16 * 1024 * 1024
+wal_bytes_max: Final = 64 * 1024 * 1024
+
+_KEY: Final = struct.Struct(">HQ")
+_END_KEY: Final = struct.Struct(">cH")
+_CRC_BYTES: Final = 4
+_HELD_ENTRIES: Final = 1000
+
+
+class LocalCopy:
+    """The open copy. For one thread."""
+
+    def __init__(self, path: Path, partitions: int) -> None:
+        """Open the copy, or begin a new one where there is none that can be opened. Raises `LogUnavailable`."""
+        self._path = path
+        self._partitions = partitions
+        try:
+            make_folder(path.parent)
+            self._open()
+        except OSError as error:
+            raise LogUnavailable(f"the copy of the log {path} could not be opened: {error}") from error
+
+    def end(self, partition: int) -> int:
+        """Return up to where the copy holds all that the log does."""
+        return self._ends[partition]
+
+    def write(self, partition: int, entries: Sequence[LogEntry], end: int | None = None) -> None:
+        """Hold these entries, in place of what was there; `end` is the copy's new end. Raises a `LogError`."""
+        batch = WriteBatch(raw_mode=True)
+        for entry in entries:
+            value = zlib.crc32(entry.data).to_bytes(_CRC_BYTES, "big") + entry.data
+            batch.put(_KEY.pack(partition, entry.offset), value)
+        if end is not None:
+            batch.put(_END_KEY.pack(b"e", partition), end.to_bytes(8, "big"))
+        with translated("copied", partition):
+            self._database.write(batch)
+        if end is not None:
+            self._ends[partition] = end
+
+    def fetch(self, partition: int, positions: Iterable[int]) -> list[bytes | None]:
+        """Return the records at these positions; None for one that is missing or damaged."""
+        keys: list[str | int | float | bytes | bool] = [_KEY.pack(partition, position) for position in positions]
+        try:
+            with translated("read", partition):
+                values = list(self._database.get(keys) or ())
+        except LogCorrupt:
+            # A damaged block fails them all.
+            values = [self._get(partition, key) for key in keys]
+        return [_checked(value) for value in values]
+
+    def held(self, partition: int, begin: int) -> Iterator[LogEntry]:
+        """Yield what is held from a position on, without what is damaged; nothing may be written meanwhile."""
+        while found := self._held(partition, begin):
+            yield from found
+            begin = found[-1].offset + 1
+
+    def cut(self, partition: int, end: int) -> None:
+        """Hold nothing from a position on. Raises a `LogError`."""
+        batch = WriteBatch(raw_mode=True)
+        batch.delete_range(_KEY.pack(partition, end), _KEY.pack(partition, 2**64 - 1))
+        end = min(end, self._ends[partition])
+        batch.put(_END_KEY.pack(b"e", partition), end.to_bytes(8, "big"))
+        with translated("cut", partition):
+            self._database.write(batch)
+        self._ends[partition] = end
+
+    def begin_anew(self) -> None:
+        """Throw the copy away and begin an empty one. Raises `LogUnavailable` or `OSError`."""
+        self.close()
+        shutil.rmtree(self._path)
+        self._open()
+
+    def close(self) -> None:
+        """Release the files. A failure is logged: what it loses is copied again."""
+        try:
+            with translated("closed"):
+                self._database.close()
+        except (LogCorrupt, LogUnavailable) as error:
+            _log.warning("the copy of the log %s: %s", self._path, error)
+
+    def _open(self) -> None:
+        if (damage := _damage(self._path)) is None:
+            try:
+                self._open_database()
+            except LogCorrupt as error:
+                damage = str(error)
+            else:
+                return
+        _log.error("the copy of the log %s is damaged, and made anew from the log: %s", self._path, damage)
+        shutil.rmtree(self._path)
+        self._open_database()
+
+    def _open_database(self) -> None:
+        with translated("opened"):
+            self._database = Rdict(str(self._path), _options(), column_families={"default": _options()})
+        try:
+            with translated("read"):
+                found = [self._database.get(_END_KEY.pack(b"e", each)) for each in range(self._partitions)]
+        except BaseException:
+            self._database.close()
+            raise
+        self._ends = [int.from_bytes(each, "big") if each is not None else 0 for each in found]
+
+    def _get(self, partition: int, key: str | float | bytes) -> bytes | None:
+        try:
+            with translated("read", partition):
+                value: bytes | None = self._database.get(key)
+        except LogCorrupt:
+            return None
+        return value
+
+    def _held(self, partition: int, begin: int) -> list[LogEntry]:
+        found: list[LogEntry] = []
+        end_key = _KEY.pack(partition, 2**64 - 1)
+        iterator = self._database.iter()
+        try:
+            iterator.seek(_KEY.pack(partition, begin))
+            while len(found) < _HELD_ENTRIES and iterator.valid() and (key := iterator.key()) < end_key:
+                record = _checked(iterator.value())
+                if record is not None and len(key) == _KEY.size:
+                    found.append(LogEntry(int.from_bytes(key[2:], "big"), record))
+                iterator.next()
+        finally:
+            del iterator
+        return found
+
+
+def pieces(entries: Sequence[LogEntry]) -> Iterator[Sequence[LogEntry]]:
+    """Split entries into what one write takes; one that is larger alone is a write of its own."""
+    begin = size = 0
+    for index, entry in enumerate(entries):
+        if index > begin and (index - begin >= write_records_max or size + len(entry.data) > write_bytes_max):
+            yield entries[begin:index]
+            begin, size = index, 0
+        size += len(entry.data)
+    if begin < len(entries):
+        yield entries[begin:]
+
+
+def _damage(path: Path) -> str | None:
+    """What is wrong with a copy before it is opened: RocksDB may loop for ever over a damaged manifest."""
+    if not path.exists():
+        return None
+    if not path.is_dir() or (any(path.iterdir()) and not (path / "CURRENT").exists()):
+        return "it has lost its file CURRENT"
+    manifest = read_manifest(path)
+    return None if manifest is None or manifest.damage is None else manifest.damage.reason
+
+
+def _checked(value: bytes | None) -> bytes | None:
+    if value is None or len(value) < _CRC_BYTES:
+        return None
+    record = value[_CRC_BYTES:]
+    return record if int.from_bytes(value[:_CRC_BYTES], "big") == zlib.crc32(record) else None
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_paranoid_checks(True)
+    # Its log is never synced: what a loss of power leaves of it counts up to the first gap, and the rest is read again.
+    options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
+    options.set_write_buffer_size(write_buffer_bytes)
+    options.set_max_write_buffer_number(4)
+    options.set_max_total_wal_size(wal_bytes_max)
+    # A write that RocksDB holds up holds the GIL, and with it the whole process: let compaction fall behind instead.
+    options.set_level_zero_slowdown_writes_trigger(200)
+    options.set_level_zero_stop_writes_trigger(400)
+    options.set_soft_pending_compaction_bytes_limit(0)
+    options.set_hard_pending_compaction_bytes_limit(0)
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(256)
+    blocks = BlockBasedOptions()
+    blocks.set_block_size(16 * 1024)
+    options.set_block_based_table_factory(blocks)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1024 * 1024)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    return options

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import load, ours, rebuilding
+from bench.kafka.commands import KafkaPlan
 from bench.load import HttpLoad
 from bench.measuring import Measured, fsync_ms
 from bench.ours import Load
@@ -40,6 +41,7 @@ class Plan:
     seconds: float
     http_seconds: float
     records: int
+    kafka: KafkaPlan
     alone: bool = False
     """Leave the rival out; it need not be installed then."""
 

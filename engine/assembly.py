@@ -51,8 +51,13 @@ async def assemble(
     release: Callable[[], Awaitable[None]],
     store_id: str = "",
     created: bool = False,
+    strict_reads: bool = False,
+    answer_seconds_max: float | None = None,
 ) -> Store:
-    """Make a store of its parts and open every partition. `release` is called when the store is closed."""
+    """Make a store of its parts and open every partition. `release` is called when the store is closed.
+
+    `strict_reads` as `Writer` has it, `answer_seconds_max` as `Store` has it.
+    """
     identity = StoreIdentity(VERSION, log_kind, store_id, created)
     sealer = Sealer(keys, environment.random_bytes)
     mac_key = await cursor_key(keys, environment)
@@ -66,10 +71,13 @@ async def assemble(
             environment,
             limits,
             purges,
+            strict_reads=strict_reads,
         )
         for number in range(the_log.partitions)
     ]
-    store = Store(identity, partitions, sealer, keys, purges, Cursors(mac_key), environment, release)
+    store = Store(
+        identity, partitions, sealer, keys, purges, Cursors(mac_key), environment, release, answer_seconds_max
+    )
     try:
         await asyncio.gather(*(partition.open() for partition in partitions))
     except BaseException:

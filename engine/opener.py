@@ -29,6 +29,10 @@ class Opener:
         self._log = log
         self._sealer = sealer
 
+    async def refresh(self) -> None:
+        """Learn the keys that others have made before this call. Raises a `KeysError`."""
+        await self._sealer.refresh()
+
     def open(self, position: int) -> Opened:
         """Open the record at a position. Raises `LogCorrupt`, `LogUnavailable` or a `KeysError`."""
         return self.open_all([position])[0]

@@ -26,6 +26,9 @@ from engine.projection import DiskFiles
 from engine.store import Store
 
 store_id_bytes: Final = 16
+answer_seconds_max: Final = 4.5
+"""How long anybody waits for an answer, whatever brokers do; then what became of the command stays open."""
+
 _STORE_ID: Final = "store id"
 
 
@@ -84,6 +87,8 @@ async def _open(
         store_id=store_id.hex(),
         created=topics.made,
         release=opened.aclose,
+        strict_reads=kafka.strict_reads,
+        answer_seconds_max=answer_seconds_max,
     )
 
 

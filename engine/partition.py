@@ -54,6 +54,7 @@ class PartitionStatus:
     """How a partition stands, for operators.
 
     `lag` counts entries of the log not applied; `rebuild` goes from 0 to 1, and is None when none runs.
+    `lost_records` counts what the log once held and holds no more.
     """
 
     partition: int
@@ -66,6 +67,7 @@ class PartitionStatus:
     last_error: str
     rebuild: float | None
     queued: int
+    lost_records: int = 0
 
 
 class PartitionUnavailable(Exception):
@@ -100,6 +102,8 @@ class Partition:
         environment: Environment,
         limits: QueueLimits,
         purges: Purges,
+        *,
+        strict_reads: bool = False,
     ) -> None:
         self.number = number
         self.opener = opener
@@ -107,7 +111,7 @@ class Partition:
         self._projection = projection
         self._environment = environment
         self._purges = purges
-        self._writer = Writer(number, the_log, projection, opener, environment, purges)
+        self._writer = Writer(number, the_log, projection, opener, environment, purges, strict_reads=strict_reads)
         self._queue = Queue(limits)
         self._reads: list[_Read] = []
         self._wake = asyncio.Event()
@@ -167,7 +171,7 @@ class Partition:
         start = end = applied
         error = self._last_error or self._writer.last_error or self._rebuild_error
         try:
-            start, end = await self._log.start(self.number), await self._log.end(self.number)
+            start, end = await asyncio.gather(self._log.start(self.number), self._log.end(self.number))
         except (LogUnavailable, LogClosed, LogCorrupt) as unreachable:
             error = error or str(unreachable)
         return PartitionStatus(
@@ -181,6 +185,7 @@ class Partition:
             last_error=error,
             rebuild=self._projection.rebuild_progress,
             queued=len(self._queue),
+            lost_records=self._log.lost(self.number),
         )
 
     # -- what callers do
@@ -287,7 +292,7 @@ class Partition:
             self._damaged(error)
         except (ProjectionError, LogRewritten) as error:
             self._recover(error)
-        except (LogUnavailable, LogClosed) as error:
+        except (LogUnavailable, LogClosed, KeysError) as error:
             self._last_error = str(error)
         except Exception as error:
             # A fault of ours must not leave callers hanging, nor a state that nobody has checked.
@@ -354,6 +359,7 @@ class Partition:
         """Open the projection, rebuilding it where it was found damaged; the state tells what came of it."""
         try:
             await self._projection.reopen(rebuild=self._rebuild_next)
+            await self.opener.refresh()
             await self._purges.sweep(self.number, self._projection.view)
         except _DAMAGED_LOG as error:
             if self._log.exclusive or self._rebuild_next:

@@ -22,10 +22,11 @@ _COMMAND_BYTES_BASE: Final = 1024
 class CommandSequence:
     """Commands of one caller that must take effect in order.
 
-    After one is `unavailable` the later ones are not tried.
+    After one is `unavailable` the later ones are not tried. `given_up`: one took longer than its caller waits.
     """
 
     broken: bool = False
+    given_up: bool = False
 
 
 @dataclass(slots=True, eq=False)

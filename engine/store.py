@@ -8,7 +8,8 @@ again: nothing is written to the log for a command that would be refused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -87,7 +88,12 @@ class Store:
         cursors: Cursors,
         environment: Environment,
         release: Callable[[], Awaitable[None]],
+        answer_seconds_max: float | None = None,
     ) -> None:
+        """`answer_seconds_max` bounds, by the event loop's clock, how long a caller waits; None: as long as it takes.
+
+        After it the caller is told `unavailable`, and what became of its command stays open.
+        """
         self.identity = identity
         self._partitions = partitions
         self._router = Router(partitions)
@@ -97,6 +103,7 @@ class Store:
         self._cursors = cursors
         self._environment = environment
         self._release = release
+        self._answer_seconds_max = answer_seconds_max
         self._closed = False
         self._keys_in_making: dict[str, asyncio.Future[bytes]] = {}
         self._rebuild: asyncio.Task[None] | None = None
@@ -123,7 +130,8 @@ class Store:
         if refusal is not None:
             return refusal
         try:
-            outcome = await self._execute(command, sequence)
+            async with self._bounded():
+                outcome = await self._execute(command, sequence)
         except PartitionUnavailable as error:
             outcome = error.refusal
         if sequence is not None and isinstance(outcome, Refusal) and outcome.temporary:
@@ -167,9 +175,32 @@ class Store:
             running.clear()
             results.append(NOT_TRIED if sequence.broken else await self.execute(command, sequence))
         return [
-            await result if isinstance(result, asyncio.Future) else result  # type: ignore[misc]
+            await self._outcome_of(result, sequence) if isinstance(result, asyncio.Future) else result
             for result in results
         ]
+
+    async def _outcome_of(self, running: asyncio.Future[Outcome], sequence: CommandSequence) -> Answer | Refusal:
+        """What comes of a command that was queued; none is waited for after one that took too long."""
+        if sequence.given_up and not running.done():
+            running.cancel()
+            return NOT_TRIED
+        try:
+            async with self._bounded():
+                return await running  # type: ignore[return-value] # A command on a run that exists needs nothing.
+        except PartitionUnavailable as error:
+            sequence.broken = sequence.given_up = True
+            return error.refusal
+
+    @asynccontextmanager
+    async def _bounded(self) -> AsyncIterator[None]:
+        """Let what is inside take no longer than a caller waits. Raises `PartitionUnavailable`."""
+        try:
+            async with asyncio.timeout(self._answer_seconds_max):
+                yield
+        except TimeoutError as error:
+            raise PartitionUnavailable(
+                unavailable(f"there was no answer within {self._answer_seconds_max} s; it may be done or not")
+            ) from error
 
     async def _submit_in_order(
         self, command: RunCommand, sequence: CommandSequence
@@ -181,7 +212,8 @@ class Store:
         if sequence.broken:
             return NOT_TRIED
         try:
-            route = await self._router.route(command)
+            async with self._bounded():
+                route = await self._router.route(command)
         except PartitionUnavailable as error:
             sequence.broken = True
             return error.refusal
@@ -299,29 +331,31 @@ class Store:
         if (refusal := _bad_limit(limit)) is not None:
             return refusal
         try:
-            return await list_sessions(self._partitions, self._cursors, status, cursor, limit)
+            async with self._bounded():
+                return await list_sessions(self._partitions, self._cursors, status, cursor, limit)
         except PartitionUnavailable as error:
             return error.refusal
 
     async def _at_session(self, session_id: str, function: Callable[[Reader], T]) -> T | Refusal:
         if (problem := check_id(session_id, "session_id")) is not None:
             return invalid(problem)
-        return await self._read(self._router.home_of(session_id), function)
+        try:
+            async with self._bounded():
+                return await self._read(self._router.home_of(session_id), function)
+        except PartitionUnavailable as error:
+            return error.refusal
 
     async def _at_run(self, run_id: str, function: Callable[[Reader], T]) -> T | Refusal:
         if (problem := check_id(run_id, "run_id")) is not None:
             return invalid(problem)
         try:
-            home = await self._router.run_home(run_id)
+            async with self._bounded():
+                return await self._read(await self._router.run_home(run_id), function)
         except PartitionUnavailable as error:
             return error.refusal
-        return await self._read(home, function)
 
-    async def _read(self, home: Partition, function: Callable[[Reader], T]) -> T | Refusal:
-        try:
-            return await home.read(lambda view: function(Reader(view, home.opener, self._cursors)))
-        except PartitionUnavailable as error:
-            return error.refusal
+    async def _read(self, home: Partition, function: Callable[[Reader], T]) -> T:
+        return await home.read(lambda view: function(Reader(view, home.opener, self._cursors)))
 
     # -- operations
 

@@ -26,7 +26,15 @@ from engine.decide import decide
 from engine.decide.state import Decided
 from engine.environment import Environment
 from engine.keys.errors import KeysError
-from engine.logs.interface import AppendRefused, Log, LogClosed, LogCorrupt, LogUnavailable, OutcomeUnknown
+from engine.logs.interface import (
+    AppendRefused,
+    Log,
+    LogClosed,
+    LogCorrupt,
+    LogUnavailable,
+    LogUnreachable,
+    OutcomeUnknown,
+)
 from engine.opener import Opener
 from engine.pending import NOT_TRIED, CommandSequence, Outcome, Pending, unavailable
 from engine.projection import LogRewritten, Projection
@@ -63,13 +71,19 @@ class Writer:
         opener: Opener,
         environment: Environment,
         purges: Purges,
+        *,
+        strict_reads: bool = False,
     ) -> None:
+        """`strict_reads`: what writes nothing is proved by a landed barrier, not by the end that the log tells."""
         self._number = number
         self._log = the_log
         self._projection = projection
         self._opener = opener
         self._environment = environment
         self._purges = purges
+        self._strict_reads = strict_reads
+        self._keys_behind = False
+        """True while others may have made keys that are not known here and sealed what has been applied."""
         self._lost_at: int | None = None
         """Where a batch was decided for whose outcome is unknown: nothing may be decided before it is settled."""
         self.last_error = ""
@@ -91,12 +105,13 @@ class Writer:
         self._tried.clear()
         owed, voids = waiting, 0
         end_asked: int | None = None
+        await self._learn_keys()
         await self._compare_when_due()
         while True:
             if self.unsettled and not await self._settle(give_up_at):
                 return False
             owed = [pending for pending in owed if not pending.future.done()]
-            batch, outcomes = self._decide(owed)
+            batch, outcomes = self._decide_turn(owed)
             if not batch.records:
                 # Nothing to write: the answers are good once the applied state reaches the end that the log has now.
                 if end_asked is None:
@@ -133,6 +148,13 @@ class Writer:
         give_up_at = self._environment.monotonic() + give_up_seconds
         if not await self._settle(give_up_at):
             await self._environment.sleep(wait_seconds_max)
+
+    def _decide_turn(self, owed: list[Pending]) -> tuple[Batch, Outcomes]:
+        """Decide in order; where that writes nothing and reads are strict, a barrier will prove that it is not old."""
+        batch, outcomes = self._decide(owed)
+        if self._strict_reads and not batch.records:
+            batch.barrier(self._environment.random_bytes(command_id_bytes))
+        return batch, outcomes
 
     def _decide(self, owed: list[Pending], failed: frozenset[Pending] = frozenset()) -> tuple[Batch, Outcomes]:
         """Decide in order; `failed` met a fault of ours before, and is not tried again."""
@@ -220,7 +242,15 @@ class Writer:
                 # Which of the two histories counts is for the log to say, read from its start.
                 raise LogRewritten(self._number, entries[0].offset, rule.applied().position)
             apply(self._projection.store, rule, commands)
+            self._keys_behind = self._keys_behind or bool(commands)
             self._tell(commands)
+        await self._learn_keys()
+
+    async def _learn_keys(self) -> None:
+        """Learn the keys that others have made before anything is opened: each was kept before a record named it."""
+        if self._keys_behind:
+            await self._opener.refresh()
+            self._keys_behind = False
 
     def _tell(self, commands: Iterable[CountedCommand]) -> None:
         """Give the answers that were decided with a batch of ours that counts, once all of it has been applied."""
@@ -244,6 +274,9 @@ class Writer:
                 barrier = self._new_batch()
                 barrier.barrier(self._environment.random_bytes(command_id_bytes))
                 landed = await self._log.append(self._number, barrier.first_position, barrier.data)
+            except LogUnreachable as error:
+                self.last_error = str(error)
+                return False
             except (OutcomeUnknown, LogUnavailable, AppendRefused) as error:
                 self.last_error = str(error)
             else:

@@ -62,6 +62,10 @@ class Sealer:
         except (InvalidTag, ValueError) as error:
             raise SealBroken(f"a value sealed under data key {key_id.hex()} does not open") from error
 
+    async def refresh(self) -> None:
+        """Learn all that other stores have put and purged before this call. Raises `KeyStoreError`."""
+        await self._keystore.refresh()
+
     def forget(self, owner: str) -> None:
         """Drop the owner's keys from memory; a key that is still kept is fetched again when it is needed."""
         self.forget_keys(self._keystore.keys_of(owner))

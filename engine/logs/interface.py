@@ -40,6 +40,10 @@ class LogUnavailable(LogError):
     """The log could not be read or asked; trying again later may work."""
 
 
+class LogUnreachable(LogUnavailable):
+    """The log has not been reached for a while: trying again at once will not help."""
+
+
 class LogCorrupt(LogError):
     """What is stored at a position is not what was written there. Never skipped; the partition stops."""
 

@@ -27,7 +27,15 @@ from engine.environment import Environment
 from engine.kafka.client import KafkaClient
 from engine.kafka.errors import CannotConnect, KafkaFailed, NotAnswered, NotReached, NotSent, OutOfRange, Refused
 from engine.logs.copying import Copying, Piece
-from engine.logs.interface import AppendRefused, LogClosed, LogCorrupt, LogEntry, LogUnavailable, OutcomeUnknown
+from engine.logs.interface import (
+    AppendRefused,
+    LogClosed,
+    LogCorrupt,
+    LogEntry,
+    LogUnavailable,
+    LogUnreachable,
+    OutcomeUnknown,
+)
 from engine.logs.local_copy import LocalCopy
 from engine.logs.lost import LostRecords
 
@@ -231,10 +239,10 @@ class KafkaLog:
                 return await ask(left)
             except OutOfRange:
                 raise
+            except NotReached as error:
+                raise LogUnreachable(f"partition {partition}: {error}", partition=partition) from error
             except (NotSent, NotAnswered) as error:
                 why = str(error)
-                if isinstance(error, NotReached):
-                    break
             except KafkaFailed as error:
                 why = str(error)
                 break

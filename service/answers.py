@@ -246,6 +246,7 @@ class PartitionAnswer(TypedDict):
     applied: int
     lag: int
     void_records: int
+    lost_records: int
     last_error: str
     rebuild: float | None
     queued: int

@@ -108,6 +108,12 @@ class _StoreCollector(Collector):
         for each in state.partitions:
             void.add_metric((str(each.partition),), each.void_records)
         yield void
+        lost = GaugeMetricFamily(
+            "runstore_partition_lost_records", "Records that the log held and holds no more.", labels=("partition",)
+        )
+        for each in state.partitions:
+            lost.add_metric((str(each.partition),), each.lost_records)
+        yield lost
         rebuild = GaugeMetricFamily(
             "runstore_partition_rebuild", "Progress of a rebuild, 0 to 1.", labels=("partition",)
         )

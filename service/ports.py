@@ -60,6 +60,11 @@ class PartitionState(Protocol):
         ...
 
     @property
+    def lost_records(self) -> int:
+        """How many records the log once held and holds no more; they are kept in the data folder."""
+        ...
+
+    @property
     def last_error(self) -> str:
         """What last went wrong; empty where nothing did."""
         ...

@@ -225,6 +225,7 @@ def store_state(value: StoreState, kafka: KafkaPlace | None, *, ready: bool) -> 
                 "applied": each.applied,
                 "lag": each.lag,
                 "void_records": each.void_records,
+                "lost_records": each.lost_records,
                 "last_error": each.last_error,
                 "rebuild": each.rebuild,
                 "queued": each.queued,

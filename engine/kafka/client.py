@@ -29,7 +29,7 @@ from engine.kafka.batches import KafkaRecord, decoded, encoded
 from engine.kafka.brokers import Brokers, Layout
 from engine.kafka.errors import KafkaFailed, NotAnswered, NotSent, OutOfRange, Refused
 from engine.kafka.settings import KafkaSettings
-from engine.keys.rounds import Rounds
+from engine.rounds import Rounds
 
 fetch_bytes_max: Final = 1024 * 1024
 """How much one read brings; a single batch that is larger comes whole all the same."""

@@ -30,14 +30,13 @@ from typing import Final
 
 from engine.environment import Environment
 from engine.kafka.client import KafkaClient
-from engine.kafka.errors import KafkaFailed, NotAnswered, NotSent
+from engine.kafka.errors import KafkaFailed, NotAnswered, NotReached, NotSent
 from engine.kafka.settings import KafkaSettings
 from engine.keys.errors import KeyStoreError, MasterKeyError
 from engine.keys.follower import Follower
 from engine.keys.interface import PurgeListener, check_key
 from engine.keys.kept import Effects, Kept
 from engine.keys.master import MasterKey, key_associated
-from engine.keys.rounds import Rounds
 from engine.keys.topic import (
     agreed_associated,
     check_name,
@@ -52,6 +51,7 @@ from engine.keys.topic import (
 )
 from engine.keys.upkeep import Upkeep
 from engine.keys.writes import TopicRecord, Write, Writes
+from engine.rounds import Rounds
 
 log = logging.getLogger("runstore.keys")
 
@@ -312,6 +312,8 @@ class KafkaKeyStore:
             try:
                 await self._ends.join(None)
                 break
+            except NotReached:
+                raise
             except (NotSent, NotAnswered) as error:
                 await self._pause(error)
         end = self._end
@@ -327,6 +329,8 @@ class KafkaKeyStore:
         while True:
             try:
                 return await self._writes.write(Write(records))
+            except NotReached:
+                raise
             except (NotSent, NotAnswered) as error:
                 await self._pause(error)
 
@@ -335,6 +339,8 @@ class KafkaKeyStore:
         while key_id not in self._hidden:
             try:
                 return await self._writes.write(write)
+            except NotReached:
+                raise
             except NotAnswered as error:
                 self._why = str(error)
                 return None

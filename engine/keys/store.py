@@ -17,7 +17,7 @@ from engine.keys.errors import KeyStoreError, MasterKeyError
 from engine.keys.interface import KeyStore, PurgeListener, check_key
 from engine.keys.master import MasterKey, key_associated
 from engine.keys.memory import MemoryKeyStore
-from engine.keys.rounds import Rounds
+from engine.rounds import Rounds
 
 __all__ = ["KeyStore", "MemoryKeyStore", "PurgeListener", "RocksKeyStore"]
 

@@ -9,7 +9,7 @@ from typing import Final
 from engine.environment import Environment
 from engine.kafka.client import KafkaClient
 from engine.kafka.errors import KafkaFailed, NotAnswered, NotSent
-from engine.keys.rounds import Rounds
+from engine.rounds import Rounds
 
 produce_seconds_max: Final = 1.0
 """How long a batch waits for its answer; after that what became of it is told by the topic alone."""

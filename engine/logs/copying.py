@@ -162,19 +162,36 @@ class Copying:
         end = self._copy.end(partition)
         entries = piece.entries
         if entries and entries[0].offset < end:
-            entries = self._compared(partition, entries)
+            entries = await self._compared(partition, entries)
         # A copy that was begun anew meanwhile is not whole up to here.
         end = self._copy.end(partition)
         await self._write(partition, entries, piece.following if begin <= end else end)
 
-    def _compared(self, partition: int, entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
+    async def _compared(self, partition: int, entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
         """The entries that are not held yet; what differs from what is held has that forgotten from there on."""
         held = self._copy.fetch(partition, [entry.offset for entry in entries])
         for entry, data in zip(entries, held, strict=True):
             if data is not None and data != entry.data:
-                self._lose(partition, entry.offset)
-                return [each for each in entries if each.offset >= entry.offset]
+                self._lose(partition, await self._first_difference(partition, entry.offset))
+                return [each for each in entries if each.offset >= self._copy.end(partition)]
         return [entry for entry, data in zip(entries, held, strict=True) if data is None]
+
+    async def _first_difference(self, partition: int, different: int) -> int:
+        """Where log and copy part, at an offset where they differ or before: what follows a difference differs too."""
+        same = 0
+        while same < different:
+            probe = (same + different) // 2
+            piece = await self._read(partition, probe)
+            if not piece.entries or piece.entries[0].offset >= different:
+                different = probe
+                continue
+            entry = piece.entries[0]
+            (held,) = self._copy.fetch(partition, [entry.offset])
+            if held in {None, entry.data}:
+                same = entry.offset + 1
+            else:
+                different = probe
+        return different
 
     def _lose(self, partition: int, position: int) -> None:
         try:

@@ -8,6 +8,7 @@ too.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from service import methods, views
 from tests.contract import builders
 from tests.contract.builders import PARTITIONS, Command, Json
 from tests.contract.clients import Client, Cloggable, HttpClient, call_each
+from tests.kafka.brokers import Brokers
+from tests.kafka.proxy import Proxy
 from tests.kafka.topics import own_topics
 from tests.model.reference import Reference
 from tests.service.served import served
@@ -163,6 +166,14 @@ MAKERS: Final[dict[str, Maker]] = {
 
 # Stores that can be made unable to write
 
+NOBODY: Final = "127.0.0.1:1"
+"""An address where no broker is."""
+
+
+def fillers() -> Iterator[str]:
+    """IDs of sessions that no test asks for."""
+    return (f"filler-{number}" for number in itertools.count())
+
 
 class LogDown(Faults):
     """A log that refuses appends while it is down, and the store over it."""
@@ -252,7 +263,7 @@ class CloggedByQueue:
         self.client: Client = InProcess(store)
         self._store = store
         self._log = log
-        self._numbers = self._count()
+        self._session_ids = fillers()
         self._fillers: list[asyncio.Task[Json]] = []
 
     async def clog(self) -> None:
@@ -275,17 +286,9 @@ class CloggedByQueue:
 
     def _fill(self, partition: int) -> None:
         """Send a command that its partition has to write."""
-        while builders.place(session_id := f"filler-{next(self._numbers)}") != partition:
-            pass
+        session_id = next(each for each in self._session_ids if builders.place(each) == partition)
         command = builders.create_session(session_id)
         self._fillers.append(asyncio.create_task(self.client.call(command.method, command.args)))
-
-    @staticmethod
-    def _count() -> Iterator[int]:
-        number = 0
-        while True:
-            number += 1
-            yield number
 
 
 @asynccontextmanager
@@ -295,6 +298,43 @@ async def queue_full(_place: Place) -> AsyncIterator[Cloggable]:
     limits = QueueLimits(queue_commands_max=1)
     async with in_memory(GateEnvironment(log.gate), log, limits, exclusive=True) as store:
         yield CloggedByQueue(store, log)
+
+
+class CloggedByBroker:
+    """A store that can be cut off from its broker."""
+
+    def __init__(self, store: Store, proxy: Proxy) -> None:
+        self.client: Client = InProcess(store)
+        self._proxy = proxy
+        self._target = proxy.target
+        self._fillers = fillers()
+
+    async def clog(self) -> None:
+        """See `Cloggable`."""
+        self._proxy.target = NOBODY
+        self._proxy.cut()
+
+    async def unclog(self) -> None:
+        """See `Cloggable`. The store finds out by itself, a moment later."""
+        self._proxy.target = self._target
+        for partition in range(PARTITIONS):
+            filler = next(filler for filler in self._fillers if builders.place(filler) == partition)
+            while not await self._can_write(builders.create_session(filler)):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+
+    async def _can_write(self, command: Command) -> bool:
+        (outcome,) = await self.client.call_all([command])
+        assert not isinstance(outcome, Refused) or outcome.code is Code.UNAVAILABLE
+        return not isinstance(outcome, Refused)
+
+
+@asynccontextmanager
+async def broker_gone(place: Place) -> AsyncIterator[Cloggable]:
+    """A store on a broker of its own, behind a proxy that can be shut."""
+    async with Proxy() as proxy, Brokers(place.folder / "kafka", advertised={1: proxy.address}) as brokers:
+        proxy.target = brokers.bootstrap
+        async with on_kafka(place.folder / "store", own_topics(proxy.address)) as store:
+            yield CloggedByBroker(store, proxy)
 
 
 class CloggedModel(Model):
@@ -336,5 +376,6 @@ CLOGGED: Final[dict[str, ClogMaker]] = {
     "log_down": log_down,
     "log_down_http": log_down_http,
     "queue_full": queue_full,
+    "broker_gone": broker_gone,
     "model": clogged_model,
 }

@@ -74,6 +74,7 @@ class FakePartition:
     applied: int = 10
     lag: int = 2
     void_records: int = 3
+    lost_records: int = 1
     last_error: str = ""
     rebuild: float | None = None
     queued: int = 4

@@ -427,6 +427,7 @@ async def test_metrics_count_commands_by_method_and_code(service: Served, store:
         'runstore_partition_lag{partition="0"} 2.0',
         'runstore_partition_queued{partition="0"} 4.0',
         'runstore_partition_void_records_total{partition="0"} 3.0',
+        'runstore_partition_lost_records{partition="0"} 1.0',
         'runstore_build_info{log="embedded",version="9.9"} 1.0',
         "runstore_ready 1.0",
         "runstore_requests_in_flight 1.0",

@@ -164,6 +164,7 @@ def test_views_are_shown_with_exactly_their_fields() -> None:
         "applied": 10,
         "lag": 2,
         "void_records": 3,
+        "lost_records": 1,
         "last_error": "",
         "rebuild": None,
         "queued": 4,

@@ -61,14 +61,15 @@ def _print(url: str, state: dict[str, Any]) -> None:
         ]
     )
     say()
-    numbers = ("log start", "log end", "applied", "lag", "void", "queued", "rebuild")
+    numbers = ("log start", "log end", "applied", "lag", "void", "lost", "queued", "rebuild")
+    shown = ("log_start", "log_end", "applied", "lag", "void_records", "lost_records", "queued")
     print_table(
         ("partition", "state", *numbers),
         [
             (
                 str(each["partition"]),
                 each["state"],
-                *(str(each[name]) for name in ("log_start", "log_end", "applied", "lag", "void_records", "queued")),
+                *(str(each[name]) for name in shown),
                 "" if each["rebuild"] is None else f"{each['rebuild']:.0%}",
             )
             for each in partitions

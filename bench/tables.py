@@ -40,6 +40,11 @@ def microseconds(measured: Sequence[Measured]) -> str:
     return f"{median(1e6 / each.rate for each in measured):.1f}" if measured else "-"
 
 
+def processor_microseconds(measured: Sequence[Measured]) -> str:
+    """Processor time that one took (us), of the measured process alone."""
+    return f"{median(1e6 * each.processor_share / each.rate for each in measured):.0f}" if measured else "-"
+
+
 def spread(values: Sequence[float], decimals: int) -> str:
     """The median, and in brackets the lowest and the highest."""
     if not values:

@@ -19,7 +19,7 @@ from bench.kafka.commands import (
     KafkaRow,
 )
 from bench.measuring import Measured
-from bench.tables import latencies, microseconds, p50, p50_ratios, rates, ratios, table
+from bench.tables import latencies, microseconds, p50, p50_ratios, processor_microseconds, rates, ratios, table
 
 _KINDS: Final = {"three": "three records", "one": "one record"}
 _RATES: Final = (
@@ -46,6 +46,9 @@ _LATENCIES: Final = (
     "runstore/s",
     "send_and_wait/s",
     "its log/s",
+    "runstore cpu us",
+    "send_and_wait",
+    "its log",
 )
 
 
@@ -95,6 +98,7 @@ def _latencies(results: KafkaResults) -> str:
                 p50_ratios(mine, log),
                 *(p50(each) for each in (mine, sent, log)),
                 *(rates(each) for each in (mine, sent, log)),
+                *(processor_microseconds(each) for each in (mine, sent, log)),
             )
         )
     return f"The same beside a plain send_and_wait of the same bytes, and beside its own log alone\n{_text(lines)}"

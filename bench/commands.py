@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import load, ours, reading_back, rebuilding
+from bench.kafka.commands import KafkaPlan
 from bench.load import HttpLoad
 from bench.measuring import Measured, fsync_ms
 from bench.ours import Load
@@ -43,6 +44,7 @@ class Plan:
     records: int
     run_records: int
     read_seconds: float
+    kafka: KafkaPlan
     alone: bool = False
     """Leave the rival out; it need not be installed then."""
 

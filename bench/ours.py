@@ -79,11 +79,13 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def measure(store: Store, load: Load, families: dict[str, list[Family]]) -> Measured:
+async def measure(
+    store: Store, load: Load, families: dict[str, list[Family]], partitions: int = PARTITIONS
+) -> Measured:
     """Give every caller a session and a running root run of its own, kept for later loads, then measure."""
     kept = families[load.kind]
     if len(kept) < load.callers:
-        new = [Family(store, f"{load.kind}-{number:04d}") for number in range(len(kept), load.callers)]
+        new = [Family(store, f"{load.kind}-{number:04d}", partitions) for number in range(len(kept), load.callers)]
         await asyncio.gather(*(family.start(ended=load.kind == "three") for family in new))
         kept.extend(new)
     callers: list[Callable[[], Awaitable[None]]] = []
@@ -97,8 +99,9 @@ async def measure(store: Store, load: Load, families: dict[str, list[Family]]) -
 class Family:
     """One caller's session, its root run, and the commands that the caller issues on them."""
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: Store, name: str, partitions: int = PARTITIONS) -> None:
         self._store = store
+        self._partitions = partitions
         self._session = f"sess-{name}"
         self._run = f"run-{name}"
         self._written = 0
@@ -118,9 +121,9 @@ class Family:
 
     def name_children(self, load: Load) -> None:
         """Find IDs for child runs before the clock starts, more than will be used."""
-        home = None if load.anywhere else place(self._session, PARTITIONS)
+        home = None if load.anywhere else place(self._session, self._partitions)
         names = (f"{self._run}/agent/{number:07d}" for number in self._named)
-        found = (name for name in names if home is None or place.__wrapped__(name, PARTITIONS) == home)
+        found = (name for name in names if home is None or place.__wrapped__(name, self._partitions) == home)
         ahead = list(islice(found, 16 + int(_STARTS_A_SECOND_MAX * load.seconds / load.callers)))
         self._children = chain(ahead, found)
 

@@ -21,7 +21,9 @@ from bench.ours import PARTITIONS, Family, loop_factory
 from bench.workers import Handler
 from engine.environment import SystemEnvironment
 from engine.logs.embedded import EmbeddedLog
+from engine.logs.interface import Log
 from engine.opening import StoreSettings, open_store
+from engine.store import Store
 from projections.position_rule import PositionRule
 from projections.rebuild import READ_RECORDS_MAX, catch_up
 from projections.rocks import RocksView
@@ -63,7 +65,7 @@ def make_handler(folder: Path) -> Handler:
                 logs.append(runner.run(_open(folder / "store" / "log")))
                 return measured
             case Rebuild():
-                return runner.run(_rebuild(logs[0], folder / f"rebuilt-{next(numbers)}"))
+                return runner.run(fold_all(logs[0], folder / f"rebuilt-{next(numbers)}"))
             case Scan(decoded):
                 return runner.run(_scan(logs[0], decoded=decoded))
             case None:
@@ -76,13 +78,16 @@ def make_handler(folder: Path) -> Handler:
 
 
 async def _write(folder: Path, records: int) -> Measured:
-    """Write at least so many records, counting a session's own entries and a run's start among them."""
-    store = await open_store(StoreSettings(folder), SystemEnvironment())
+    return await write(await open_store(StoreSettings(folder), SystemEnvironment()), records)
+
+
+async def write(store: Store, records: int, partitions: int = PARTITIONS) -> Measured:
+    """Write at least so many records, a session's own entries and a run's start among them; close the store."""
     runs: Iterator[int] = iter(range(max(1, records // (_RECORDS_A_RUN + 2))))
 
-    async def write() -> None:
+    async def write_runs() -> None:
         for number in runs:
-            family = Family(store, str(number))
+            family = Family(store, str(number), partitions)
             await family.start(ended=False)
             for _ in range(_RECORDS_A_RUN):
                 await family.append()
@@ -90,7 +95,7 @@ async def _write(folder: Path, records: int) -> Measured:
     begun = time.perf_counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(_WRITERS):
-            group.create_task(write())
+            group.create_task(write_runs())
     seconds = time.perf_counter() - begun
     written = sum(partition.log_end for partition in (await store.status()).partitions)
     await store.close()
@@ -101,18 +106,19 @@ async def _open(folder: Path) -> EmbeddedLog:
     return EmbeddedLog(folder, PARTITIONS, SystemEnvironment())
 
 
-async def _rebuild(log: EmbeddedLog, folder: Path) -> Measured:
+async def fold_all(log: Log, folder: Path) -> Measured:
+    """Fold a log into new projections in the folder, one partition after the other, and drop them."""
     environment = SystemEnvironment()
     begun, processor = time.perf_counter(), time.process_time()
     records = 0
     for partition in range(log.partitions):
         view = RocksView(folder / str(partition))
-        rule = PositionRule(partition, voids_legal=False)
+        rule = PositionRule(partition, voids_legal=not log.exclusive)
         await catch_up(log, partition, view, rule, pause=lambda: environment.sleep(0))
         view.flush()
         records += rule.end
         view.close()
-    measured = _measured(records, begun, processor)
+    measured = summed_records(records, begun, processor)
     shutil.rmtree(folder)
     return measured
 
@@ -128,9 +134,10 @@ async def _scan(log: EmbeddedLog, *, decoded: bool) -> Measured:
                     decode(entry.data)
             records += len(entries)
             position = entries[-1].offset + 1
-    return _measured(records, begun, processor)
+    return summed_records(records, begun, processor)
 
 
-def _measured(records: int, begun: float, processor: float) -> Measured:
+def summed_records(records: int, begun: float, processor: float) -> Measured:
+    """Sum up what has been read since then, by the clock and by the processor's."""
     seconds = time.perf_counter() - begun
     return Measured(records, seconds, 0.0, 0.0, (time.process_time() - processor) / seconds)

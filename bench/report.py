@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench.commands import CONNECTIONS, OURS, RECORDER, RIVAL, ROWS, Plan, Results, Row
+from bench.commands import CONNECTIONS, OURS, RECORDER, RIVAL, ROWS, Results, Row
 from bench.measuring import Measured
 from bench.reading_back import NEEDED, SHORT_RECORDS
+from bench.tables import latencies, microseconds, rates, ratios, spread, table
 
 _HEADINGS: Final = (
     "",
@@ -32,28 +33,28 @@ _HEADINGS: Final = (
 _NAMES: Final = {("three", False): "three records", ("three", True): "  any run ID", ("one", False): "one record"}
 
 
-def report(results: Results, plan: Plan, folder: Path) -> str:
-    """Everything that was measured, as text."""
-    parts = [_machine(results, plan, folder), _durable(results), _http(results), _rebuild(results), _read_back(results)]
-    return "\n\n".join(parts)
+def report(results: Results) -> str:
+    """Everything that was measured without Kafka, as text."""
+    return "\n\n".join([_durable(results), _http(results), _rebuild(results), _read_back(results)])
 
 
-def _machine(results: Results, plan: Plan, folder: Path) -> str:
+def machine(folder: Path, rivals: Sequence[str], fsyncs: Sequence[float], rounds: int) -> str:
+    """On what was measured, and how; `rivals` are the names of packages."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    beside = "alone" if plan.alone else f"beside {RIVAL} {version(RIVAL)}, SQLite {sqlite3.sqlite_version}"
-    how = f"{plan.rounds} alternating rounds, {plan.seconds} s a measurement; median [lowest to highest]"
+    beside = ", ".join(f"{rival} {version(rival)}" for rival in rivals) or "nothing"
+    fsync = [f"fsync after an append of 1.5 kB, on {filesystem(folder)}: {spread(fsyncs, 2)} ms"] if fsyncs else []
     lines = (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {platform.system()}, {os.cpu_count()} cores, load average {load:.1f}",
-        f"Python {platform.python_version()}, {beside}",
-        f"fsync after an append of 1.5 kB, on {filesystem(folder)}: {_spread(results.fsync_ms, 2)} ms",
-        how,
+        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}; beside {beside}",
+        *fsync,
+        f"{rounds} alternating rounds; median [lowest to highest]",
     )
     return "\n".join(lines)
 
 
 def _durable(results: Results) -> str:
     lines = [_durable_line(results, row) for row in ROWS if results.durable[row]]
-    return "Durable commands in process, a second\n" + "\n".join(_table([_HEADINGS, *lines]))
+    return "Durable commands in process, a second\n" + "\n".join(table([_HEADINGS, *lines]))
 
 
 def _durable_line(results: Results, row: Row) -> Sequence[str]:
@@ -63,13 +64,13 @@ def _durable_line(results: Results, row: Row) -> Sequence[str]:
     return (
         _NAMES[row.kind, row.anywhere],
         str(row.callers),
-        _ratios(mine, rival),
-        _ratios(mine, recorder),
-        _rates(mine),
-        *_latencies(mine),
-        _rates(rival),
-        *_latencies(rival),
-        _rates(recorder),
+        ratios(mine, rival),
+        ratios(mine, recorder),
+        rates(mine),
+        *latencies(mine),
+        rates(rival),
+        *latencies(rival),
+        rates(recorder),
     )
 
 
@@ -77,13 +78,13 @@ def _http(results: Results) -> str:
     in_process = results.durable[Row("one", CONNECTIONS)][OURS]
     client = median(each.processor_share for each in results.http)
     service = f"{median(results.service_share):.2f}" if results.service_share else "unknown"
-    p50, p99 = _latencies(results.http)
+    p50, p99 = latencies(results.http)
     rows = [
         ("", "connections", "x in process", "records/s", "p50 ms", "p99 ms"),
-        ("append_record", str(CONNECTIONS), _ratios(results.http, in_process), _rates(results.http), p50, p99),
+        ("append_record", str(CONNECTIONS), ratios(results.http, in_process), rates(results.http), p50, p99),
     ]
     cores = f"cores used: service {service}, client {client:.2f} of {os.cpu_count()}, which both share"
-    return "Over HTTP on loopback\n" + "\n".join([*_table(rows), cores])
+    return "Over HTTP on loopback\n" + "\n".join([*table(rows), cores])
 
 
 def _rebuild(results: Results) -> str:
@@ -94,15 +95,15 @@ def _rebuild(results: Results) -> str:
         ("", "x bare loop", "records/s", "us a record"),
         (
             "rebuild",
-            _ratios(results.rebuilds, results.scans),
-            _rates(results.rebuilds),
-            _microseconds(results.rebuilds),
+            ratios(results.rebuilds, results.scans),
+            rates(results.rebuilds),
+            microseconds(results.rebuilds),
         ),
-        ("bare loop: read and decode", "", _rates(results.scans), _microseconds(results.scans)),
-        ("read alone", "", _rates(results.reads), _microseconds(results.reads)),
+        ("bare loop: read and decode", "", rates(results.scans), microseconds(results.scans)),
+        ("read alone", "", rates(results.reads), microseconds(results.reads)),
         ("writing that log, 512 callers", "", f"{prepared.rate:,.0f}", f"{1e6 / prepared.rate:.1f}"),
     ]
-    return f"{head}\n" + "\n".join(_table(rows))
+    return f"{head}\n" + "\n".join(table(rows))
 
 
 def _read_back(results: Results) -> str:
@@ -112,45 +113,13 @@ def _read_back(results: Results) -> str:
     head = f"Reading a run of {long:,} records back, beside one of {SHORT_RECORDS}, {NEEDED} records a type needed"
     rows = [("", "x short run's time", "long p50 ms", "long p99 ms", "short p50 ms", "short p99 ms")]
     for view, sides in results.read_back.items():
-        ratio = _ratios(sides[False], sides[True])
+        ratio = ratios(sides[False], sides[True])
         rows.append((view, ratio, *_fine_latencies(sides[True]), *_fine_latencies(sides[False])))
-    return f"{head}\n" + "\n".join([*_table(rows), f"written at {written.rate:,.0f} records/s"])
+    return f"{head}\n" + "\n".join([*table(rows), f"written at {written.rate:,.0f} records/s"])
 
 
 def _fine_latencies(measured: Sequence[Measured]) -> tuple[str, str]:
     return f"{median(each.p50_ms for each in measured):.2f}", f"{median(each.p99_ms for each in measured):.2f}"
-
-
-def _ratios(ours: Sequence[Measured], others: Sequence[Measured]) -> str:
-    """Round by round, so that what slows one round slows both."""
-    return _spread([one.rate / other.rate for one, other in zip(ours, others, strict=bool(others))], 2)
-
-
-def _rates(measured: Sequence[Measured]) -> str:
-    return _spread([each.rate for each in measured], 0)
-
-
-def _latencies(measured: Sequence[Measured]) -> tuple[str, str]:
-    if not measured:
-        return "-", "-"
-    return f"{median(each.p50_ms for each in measured):.1f}", f"{median(each.p99_ms for each in measured):.1f}"
-
-
-def _microseconds(measured: Sequence[Measured]) -> str:
-    return f"{median(1e6 / each.rate for each in measured):.1f}"
-
-
-def _spread(values: Sequence[float], decimals: int) -> str:
-    if not values:
-        return "-"
-    return f"{median(values):,.{decimals}f} [{min(values):,.{decimals}f} to {max(values):,.{decimals}f}]"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        aligned: list[Callable[[int], str]] = [row[0].ljust, *(cell.rjust for cell in row[1:])]
-        yield "  ".join(align(width) for align, width in zip(aligned, widths, strict=True)).rstrip()
 
 
 def filesystem(folder: Path) -> str:

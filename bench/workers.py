@@ -27,12 +27,12 @@ class WorkerFailed(Exception):
 
 
 class Worker:
-    """A process that runs the handler which `make(folder)` makes there."""
+    """A process that runs the handler which `make(folder, *arguments)` makes there."""
 
-    def __init__(self, make: Callable[[Path], Handler], folder: Path) -> None:
+    def __init__(self, make: Callable[..., Handler], folder: Path, *arguments: object) -> None:
         self._name = make.__module__
         self._connection, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_work, args=(make, folder, theirs), daemon=True)
+        self._process = _SPAWN.Process(target=_work, args=(make, (folder, *arguments), theirs), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -63,7 +63,7 @@ class Worker:
         self._process.join()
 
 
-def _work(make: Callable[[Path], Handler], folder: Path, connection: Connection) -> None:
+def _work(make: Callable[..., Handler], arguments: tuple[object, ...], connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's interrupt is the parent's to handle.
     handle: Handler | None = None
     while True:
@@ -72,7 +72,7 @@ def _work(make: Callable[[Path], Handler], folder: Path, connection: Connection)
         except (EOFError, OSError):
             return
         try:
-            handle = handle or make(folder)
+            handle = handle or make(*arguments)
             answer: tuple[bool, object] = (True, handle(request))
         except BaseException:  # noqa: BLE001 # told to the parent
             answer = (False, traceback.format_exc())

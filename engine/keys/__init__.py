@@ -18,14 +18,12 @@ from __future__ import annotations
 
 from engine.keys.errors import KeyMissing, KeysError, KeyStoreError, MasterKeyError, PackBroken, SealBroken
 from engine.keys.interface import KeyStore, PurgeListener
-from engine.keys.kafka import KafkaKeyStore
 from engine.keys.master import MasterKey, load_or_create_master_key
 from engine.keys.memory import MemoryDisk, MemoryKeyStore
 from engine.keys.sealing import Sealer, pack, unpack
 from engine.keys.store import RocksKeyStore
 
 __all__ = [
-    "KafkaKeyStore",
     "KeyMissing",
     "KeyStore",
     "KeyStoreError",

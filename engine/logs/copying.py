@@ -22,6 +22,8 @@ _log = logging.getLogger("runstore.copy")
 
 retry_seconds_first: Final = 0.1
 retry_seconds_max: Final = 5.0
+write_delay_seconds: Final = 0.005
+"""How long a batch that was appended may wait to be written with others, while its callers have their answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Copying:
         self._locks: dict[int, asyncio.Lock] = {}
         self._menders: dict[int, asyncio.Task[None]] = {}
         self._missing: dict[int, set[int]] = {}
+        self._writing: asyncio.Task[None] | None = None
         self._ends: dict[int, int] = {}
         """Up to where each partition must be copied at least."""
         self._closed = False
@@ -122,12 +125,17 @@ class Copying:
         if self._copy.end(partition) != offset:
             self._mend(partition)
             return
+        entries = [LogEntry(offset + index, data) for index, data in enumerate(batch)]
         try:
-            await self._write(partition, [LogEntry(offset + index, data) for index, data in enumerate(batch)], end)
+            if len(list(pieces(entries))) > 1:
+                await self._write(partition, entries, end)
+                return
+            self._copy.hold(partition, entries, end)
         except LogError as error:
             # The batch is in the log all the same.
-            _log.error("partition %d: a batch could not be copied, and is read again: %s", partition, error)
-            self._mend(partition)
+            self._not_written(error)
+        if self._writing is None and not self._closed:
+            self._writing = asyncio.create_task(self._write_soon())
 
     def cut(self, partition: int, end: int) -> None:
         """The log has turned out to end here: what was held from there on is lost. Raises `LogUnavailable`."""
@@ -140,6 +148,8 @@ class Copying:
             return
         self._closed = True
         menders = list(self._menders.values())
+        if self._writing is not None:
+            menders.append(self._writing)
         for mender in menders:
             mender.cancel()
         await asyncio.gather(*menders, return_exceptions=True)
@@ -207,14 +217,30 @@ class Copying:
         try:
             self._copy.write(partition, entries, end)
         except LogCorrupt as error:
-            # RocksDB takes no write any more. What is missing afterwards is read again.
-            _log.error("the copy of the log is damaged, and made anew from the log: %s", error)
-            with contextlib.suppress(OSError):
-                self._copy.begin_anew()
-            self._mend_all()
+            self._not_written(error)
             raise LogUnavailable(f"the copy of the log was damaged: {error}", partition=partition) from error
         except LogError as error:
             raise LogUnavailable(f"the copy of the log cannot be written: {error}", partition=partition) from error
+
+    async def _write_soon(self) -> None:
+        """Write what has been held, after a while in which more may come."""
+        await self._environment.sleep(write_delay_seconds)
+        self._writing = None
+        try:
+            self._copy.flush()
+        except LogError as error:
+            self._not_written(error)
+
+    def _not_written(self, error: LogError) -> None:
+        """What is missing now is read again."""
+        if isinstance(error, LogCorrupt):
+            # RocksDB takes no write any more.
+            _log.error("the copy of the log is damaged, and made anew from the log: %s", error)
+            with contextlib.suppress(OSError):
+                self._copy.begin_anew()
+        else:
+            _log.error("batches could not be copied, and are read again: %s", error)
+        self._mend_all()
 
     def _lock(self, partition: int) -> asyncio.Lock:
         return self._locks.setdefault(partition, asyncio.Lock())

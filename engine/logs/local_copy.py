@@ -6,6 +6,7 @@ Basics
   it is here. It changes in the same write as the records, so what a loss of power takes shows as a lower end.
   Nothing here is a truth: a copy that cannot be opened is thrown away, and what is missing or damaged in it is told as
   missing, to be copied again.
+  What is only held (`hold`) waits in memory for the next write, so that one write serves many batches.
 
 Caveats
   Everything here blocks and holds the GIL; one write takes what `write_bytes_max` allows, and callers let others run
@@ -18,14 +19,14 @@ import logging
 import shutil
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from rocksdict import BlockBasedOptions, DBRecoveryMode, Options, Rdict, WriteBatch
 
 from engine.durable import make_folder
-from engine.logs.interface import LogCorrupt, LogEntry, LogUnavailable
+from engine.logs.interface import LogCorrupt, LogEntry, LogError, LogUnavailable
 from engine.logs.manifest import read_manifest
 from engine.logs.rocks import translated
 
@@ -49,6 +50,9 @@ class LocalCopy:
         """Open the copy, or begin a new one where there is none that can be opened. Raises `LogUnavailable`."""
         self._path = path
         self._partitions = partitions
+        self._ends: list[int] = []
+        self._written_ends: list[int] = []
+        self._forget_waiting()
         try:
             make_folder(path.parent)
             self._open()
@@ -59,54 +63,89 @@ class LocalCopy:
         """Return up to where the copy holds all that the log does."""
         return self._ends[partition]
 
-    def write(self, partition: int, entries: Sequence[LogEntry], end: int | None = None) -> None:
-        """Hold these entries, in place of what was there; `end` is the copy's new end. Raises a `LogError`."""
-        batch = WriteBatch(raw_mode=True)
+    def hold(self, partition: int, entries: Sequence[LogEntry], end: int) -> None:
+        """Hold these entries, new ones, up to the copy's new end; they are written later. Raises what `flush` does."""
+        size = sum(len(entry.data) for entry in entries)
+        if self._waiting_bytes + size > write_bytes_max or len(self._waiting) + len(entries) > write_records_max:
+            self.flush()
         for entry in entries:
-            value = zlib.crc32(entry.data).to_bytes(_CRC_BYTES, "big") + entry.data
-            batch.put(_KEY.pack(partition, entry.offset), value)
-        if end is not None:
-            batch.put(_END_KEY.pack(b"e", partition), end.to_bytes(8, "big"))
-        with translated("copied", partition):
-            self._database.write(batch)
-        if end is not None:
-            self._ends[partition] = end
+            self._waiting[_KEY.pack(partition, entry.offset)] = entry.data
+        self._waiting_bytes += size
+        self._ends[partition] = self._waiting_ends[partition] = end
+
+    def flush(self) -> None:
+        """Write what waits. Raises a `LogError`: then what waited is missing, and the ends are what was written."""
+        if self._waiting_ends:
+            records, ends = self._waiting, self._waiting_ends
+            self._forget_waiting()
+            self._write(records.items(), ends, next(iter(ends)))
+
+    def write(self, partition: int, entries: Sequence[LogEntry], end: int | None = None) -> None:
+        """Write these entries, in place of what was there; `end` is the copy's new end. Raises a `LogError`."""
+        self.flush()
+        records = ((_KEY.pack(partition, entry.offset), entry.data) for entry in entries)
+        self._write(records, {} if end is None else {partition: end}, partition)
+
+    def _write(self, records: Iterable[tuple[bytes, bytes]], ends: Mapping[int, int], partition: int) -> None:
+        batch = WriteBatch(raw_mode=True)
+        for key, record in records:
+            batch.put(key, zlib.crc32(record).to_bytes(_CRC_BYTES, "big") + record)
+        for each, end in ends.items():
+            batch.put(_END_KEY.pack(b"e", each), end.to_bytes(8, "big"))
+        try:
+            with translated("copied", partition):
+                self._database.write(batch)
+        except LogError:
+            self._ends = list(self._written_ends)
+            raise
+        for each, end in ends.items():
+            self._ends[each] = self._written_ends[each] = end
+
+    def _forget_waiting(self) -> None:
+        self._waiting: dict[bytes, bytes] = {}
+        self._waiting_bytes = 0
+        self._waiting_ends: dict[int, int] = {}
 
     def fetch(self, partition: int, positions: Iterable[int]) -> list[bytes | None]:
         """Return the records at these positions; None for one that is missing or damaged."""
-        keys: list[str | int | float | bytes | bool] = [_KEY.pack(partition, position) for position in positions]
-        try:
-            with translated("read", partition):
-                values = list(self._database.get(keys) or ())
-        except LogCorrupt:
-            # A damaged block fails them all.
-            values = [self._get(partition, key) for key in keys]
-        return [_checked(value) for value in values]
+        keys = [_KEY.pack(partition, position) for position in positions]
+        found: dict[bytes, bytes | None] = {key: self._waiting[key] for key in keys if key in self._waiting}
+        if len(found) < len(keys):
+            written = [key for key in keys if key not in found]
+            found.update(zip(written, map(_checked, self._get_all(partition, written)), strict=True))
+        return [found[key] for key in keys]
 
     def held(self, partition: int, begin: int) -> Iterator[LogEntry]:
         """Yield what is held from a position on, without what is damaged; nothing may be written meanwhile."""
+        self.flush()
         while found := self._held(partition, begin):
             yield from found
             begin = found[-1].offset + 1
 
     def cut(self, partition: int, end: int) -> None:
         """Hold nothing from a position on. Raises a `LogError`."""
+        self.flush()
         batch = WriteBatch(raw_mode=True)
         batch.delete_range(_KEY.pack(partition, end), _KEY.pack(partition, 2**64 - 1))
         end = min(end, self._ends[partition])
         batch.put(_END_KEY.pack(b"e", partition), end.to_bytes(8, "big"))
         with translated("cut", partition):
             self._database.write(batch)
-        self._ends[partition] = end
+        self._ends[partition] = self._written_ends[partition] = end
 
     def begin_anew(self) -> None:
         """Throw the copy away and begin an empty one. Raises `LogUnavailable` or `OSError`."""
+        self._forget_waiting()
         self.close()
         shutil.rmtree(self._path)
         self._open()
 
     def close(self) -> None:
-        """Release the files. A failure is logged: what it loses is copied again."""
+        """Write what waits, and release the files. A failure is logged: what it loses is copied again."""
+        try:
+            self.flush()
+        except LogError as error:
+            _log.warning("the copy of the log %s: %s", self._path, error)
         try:
             with translated("closed"):
                 self._database.close()
@@ -137,9 +176,18 @@ class LocalCopy:
         except BaseException:
             self._database.close()
             raise
-        self._ends = [int.from_bytes(each, "big") if each is not None else 0 for each in found]
+        self._written_ends = [int.from_bytes(each, "big") if each is not None else 0 for each in found]
+        self._ends = list(self._written_ends)
 
-    def _get(self, partition: int, key: str | float | bytes) -> bytes | None:
+    def _get_all(self, partition: int, keys: list[bytes]) -> list[bytes | None]:
+        try:
+            with translated("read", partition):
+                return list(self._database.get([*keys]) or ())
+        except LogCorrupt:
+            # A damaged block fails them all.
+            return [self._get(partition, key) for key in keys]
+
+    def _get(self, partition: int, key: bytes) -> bytes | None:
         try:
             with translated("read", partition):
                 value: bytes | None = self._database.get(key)

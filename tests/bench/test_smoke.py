@@ -1,4 +1,4 @@
-"""The benchmarks still run: every part of Runstore's side, briefly, without the rival."""
+"""The benchmarks still run: every part of Runstore's side, briefly, without the rivals."""
 
 from __future__ import annotations
 
@@ -6,20 +6,36 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from bench.reading_back import VIEWS
+from tests.kafka.machine import require_brokers
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 def test_every_part_reports_a_rate_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    rows = (("three records", 3), ("any run ID", 3), ("one record", 3), ("append_record", 1), ("rebuild", 1))
+    printed = _check(tmp_path, "--no-kafka", rows)
+    views = re.findall(r"^(\w+) +[\d.]+ \[[\d.]+ to [\d.]+\] +([\d.]+) ", printed, re.MULTILINE)
+    assert [name for name, _ in views] == ["rebuild", *VIEWS]
+    assert all(float(milliseconds) > 0 for _, milliseconds in views)
+
+
+def test_what_runs_on_kafka_reports_rates_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    require_brokers()
+    _check(tmp_path, "--kafka", (("on Kafka, three records", 3), ("on Kafka, one record", 3), ("from Kafka", 1)))
+
+
+def _check(tmp_path: Path, part: str, rows: Sequence[tuple[str, int]]) -> str:
+    """Run a part, and find so many rates of each name; give what it printed."""
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     data.mkdir()
     elsewhere.mkdir()
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "bench", "--smoke", "--alone", "--folder", str(data)],
+        [sys.executable, "-P", "-m", "bench", part, "--smoke", "--alone", "--folder", str(data)],
         cwd=elsewhere,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(elsewhere)},
         capture_output=True,
@@ -28,18 +44,10 @@ def test_every_part_reports_a_rate_and_leaves_nothing_behind(tmp_path: Path) -> 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for name, rows in (
-        ("three records", 3),
-        ("any run ID", 3),
-        ("one record", 3),
-        ("append_record", 1),
-        ("rebuild", 1),
-    ):
+    for name, count in rows:
         found = re.findall(rf"^ *{name} .*?([\d,]+) \[[\d,]+ to [\d,]+\]", done.stdout, re.MULTILINE)
-        assert len(found) == rows, done.stdout
+        assert len(found) == count, done.stdout
         assert all(int(rate.replace(",", "")) > 0 for rate in found)
-    views = re.findall(r"^(\w+) +[\d.]+ \[[\d.]+ to [\d.]+\] +([\d.]+) ", done.stdout, re.MULTILINE)
-    assert [name for name, _ in views] == ["rebuild", *VIEWS]
-    assert all(float(milliseconds) > 0 for _, milliseconds in views)
     assert not list(data.iterdir())
     assert not list(elsewhere.iterdir())
+    return done.stdout

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from engine.kafka.client import Fetched, KafkaClient
-from engine.keys import KafkaKeyStore, KeyMissing, KeyStoreError, MasterKey, MasterKeyError, Sealer
-from engine.keys.kafka import value_bytes_max
+from engine.keys import KeyMissing, KeyStoreError, MasterKey, MasterKeyError, Sealer
+from engine.keys.kafka import KafkaKeyStore, value_bytes_max
 from engine.keys.topic import FILLER, key_gone, key_kept, value_kept
 from tests.kafka.brokers import Brokers
 from tests.keys.on_kafka import Topic, files_holding, until, wrapped

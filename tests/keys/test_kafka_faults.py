@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from engine.keys import KafkaKeyStore, KeyStoreError
-from engine.keys.kafka import call_seconds_max
+from engine.keys import KeyStoreError
+from engine.keys.kafka import KafkaKeyStore, call_seconds_max
 from tests.kafka.brokers import Brokers
 from tests.keys.on_kafka import Topic
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from engine.keys import KafkaKeyStore, KeyStoreError
-from engine.keys.kafka import call_seconds_max
+from engine.keys import KeyStoreError
+from engine.keys.kafka import KafkaKeyStore, call_seconds_max
 from engine.keys.topic import key_gone, value_kept
 from tests.kafka.brokers import Brokers
 from tests.kafka.proxy import FETCH, PRODUCE, Fate, Kind, Mischief, Proxy, all_pass, in_order

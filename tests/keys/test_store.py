@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from engine.keys import KafkaKeyStore, KeyStore, KeyStoreError, MemoryDisk, MemoryKeyStore, RocksKeyStore
+from engine.keys import KeyStore, KeyStoreError, MemoryDisk, MemoryKeyStore, RocksKeyStore
+from engine.keys.kafka import KafkaKeyStore
 from tests.keys.conftest import OpenRocks
 from tests.keys.on_kafka import Topic
 from tests.keys.support import HookedEnvironment

@@ -73,20 +73,25 @@ class _Rule:
     fits: Callable[[str], bool]
 
 
-async def open_topics(client: KafkaClient, settings: KafkaSettings, partitions: int | None, *, create: bool) -> Topics:
+async def open_topics(
+    client: KafkaClient, settings: KafkaSettings, partitions: int | None, *, create: bool, complete: bool = False
+) -> Topics:
     """Make the topics where they are missing and `create` says so, and check them.
 
-    `partitions` None: as they are, or the default for new ones. Raises `OpeningError`, of which `TopicUnfit` is one.
+    `partitions` None: as they are, or the default for new ones. `complete`: also make one that is missing beside one
+    that is in use, for a caller who knows what was in it. Raises `OpeningError`, of which `TopicUnfit` is one.
     """
     try:
-        return await _open(client, settings, partitions, create=create)
+        return await _open(client, settings, partitions, create=create, complete=complete)
     except CannotConnect as error:
         raise OpeningError(f"Kafka at {settings.bootstrap_servers}: {error}") from error
     except KafkaFailed as error:
         raise OpeningError(f"Kafka at {settings.bootstrap_servers} does not answer as it should: {error}") from error
 
 
-async def _open(client: KafkaClient, settings: KafkaSettings, partitions: int | None, *, create: bool) -> Topics:
+async def _open(
+    client: KafkaClient, settings: KafkaSettings, partitions: int | None, *, create: bool, complete: bool
+) -> Topics:
     await client.connect(request_seconds_max)
     names = (settings.log_topic, settings.keys_topic)
     found = await _described(client, names)
@@ -98,7 +103,8 @@ async def _open(client: KafkaClient, settings: KafkaSettings, partitions: int | 
                 f"there is no topic {missing[0]} at {settings.bootstrap_servers}: no store of this prefix is there, or "
                 "what it held is lost"
             )
-        await _refuse_half(client, settings, found)
+        if not complete:
+            await _refuse_half(client, settings, found)
         wanted = partitions_default if partitions is None else partitions
         if not 1 <= wanted <= partitions_max:
             raise OpeningError(f"partitions must be 1 to {partitions_max}, not {wanted}")

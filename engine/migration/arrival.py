@@ -67,7 +67,7 @@ class Arrival:
 
         Raises `MigrationRefused` where they hold anything but what this store has copied there, and `OpeningError`.
         """
-        topics = await open_topics(self._client, self._settings, self._partitions, create=True)
+        topics = await open_topics(self._client, self._settings, self._partitions, create=True, complete=True)
         held = await self._keys.read()
         mark = self._mark_of(held)
         if mark is None:
@@ -186,7 +186,7 @@ class Arrival:
             ) from error
         await delete_topic(self._client, topic, self._environment)
         self._environment.failpoint("migration.topic_deleted")
-        await open_topics(self._client, self._settings, self._partitions, create=True)
+        await open_topics(self._client, self._settings, self._partitions, create=True, complete=True)
 
     async def _check_keys(self, keyring: Keyring) -> None:
         held = await self._keys.read()

@@ -62,6 +62,7 @@ async def test_a_command_takes_no_more_than_it_is_counted_for(character: str) ->
         child.start(),
         child.append(key, '{"n":"' + character * 5000 + '"}', long_text(character, "type")),
         child.append("random", '{"n":"' + "".join(map(chr, range(0x4E00, 0x5E00))) + '"}'),
+        child.append(long_text(character, "short"), '{"n":1}', long_text(character, "type")),
         child.cancel(),
         child.end("completed"),
         root.suspend(long_text(character, "checkpoint"), bytes(range(256)) * 100),

@@ -279,6 +279,8 @@ class Partition:
         waiting, reads = self._queue.take(), self._reads
         self._reads = []
         if await self._guarded(self._writer.commit(waiting)):
+            if not self._writer.last_error:
+                self._last_error = ""
             for read in reads:
                 self._answer_read(read)
         refusal = unavailable(self._last_error or self._writer.last_error or "the outcome is not known")

@@ -223,6 +223,7 @@ class Writer:
         end = await self._log.end(self._number)
         if end < self._projection.rule.end:
             raise LogRewritten(self._number, end, self._projection.rule.end)
+        self.last_error = ""  # The log answers.
         return end
 
     async def _compare_when_due(self) -> None:

@@ -11,6 +11,7 @@ from bin.cli.kafka import kafka_settings
 from bin.cli.settings import Settings
 from engine.data_folder import FolderInUse, OpeningError
 from engine.environment import SystemEnvironment
+from engine.kafka.topics import BrokersSilent
 from engine.keys import KeyStoreError, MasterKeyError
 from engine.logs.files import LogLocked
 from engine.logs.interface import LogCorrupt, LogError
@@ -22,17 +23,24 @@ from projections.errors import ProjectionError
 OPENING_ERRORS = (OpeningError, MasterKeyError, KeyStoreError, LogError, ProjectionError, OSError)
 """What opening a store can raise; `explained` says what each means."""
 
+KAFKA_HINT = "docs/kafka.md, “When the store does not start”, says what to do"
+
 
 def explained(error: Exception, settings: Settings) -> CliError:
-    """An error of `OPENING_ERRORS` as the command line tells it: damage is status 1, everything else 2."""
+    """An error of `OPENING_ERRORS` as the command line tells it.
+
+    Damage is status 1, and so are brokers that do not answer: who supervises the store may start it again. Else it is 2.
+    """
     if isinstance(error, LogCorrupt):
         return CliError(f"the log is damaged: {error}")
     if isinstance(error, (KeyStoreError, ProjectionError)):
         return CliError(f"the store cannot be opened: {error}")
-    if isinstance(error, OpeningError) and not isinstance(error, FolderInUse) and settings.log == "kafka":
-        return UsageError(str(error), "docs/kafka.md, “When the store does not start”, says what to do")
+    told_by_kafka = isinstance(error, OpeningError) and not isinstance(error, FolderInUse) and settings.log == "kafka"
+    hint = KAFKA_HINT if told_by_kafka else ""
+    if isinstance(error, BrokersSilent):
+        return CliError(str(error), hint)
     if isinstance(error, (OpeningError, MasterKeyError, LogLocked)):
-        return UsageError(str(error))
+        return UsageError(str(error), hint)
     return UsageError(f"the store cannot be opened: {error}")
 
 

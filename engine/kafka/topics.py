@@ -43,6 +43,10 @@ _MAJORITY_FROM: Final = 3
 _NO_LIMIT_MS: Final = str(2**63 - 1)
 
 
+class BrokersSilent(OpeningError):
+    """No broker answers, or none as it should: the same settings may do later."""
+
+
 class TopicUnfit(OpeningError):
     """A topic could lose or reorder what is in it; `setting` is Kafka's name of what is wrong."""
 
@@ -79,14 +83,15 @@ async def open_topics(
     """Make the topics where they are missing and `create` says so, and check them.
 
     `partitions` None: as they are, or the default for new ones. `complete`: also make one that is missing beside one
-    that is in use, for a caller who knows what was in it. Raises `OpeningError`, of which `TopicUnfit` is one.
+    that is in use, for a caller who knows what was in it. Raises `OpeningError`, of which `TopicUnfit` and
+    `BrokersSilent` are two.
     """
     try:
         return await _open(client, settings, partitions, create=create, complete=complete)
     except CannotConnect as error:
         raise OpeningError(f"Kafka at {settings.bootstrap_servers}: {error}") from error
     except KafkaFailed as error:
-        raise OpeningError(f"Kafka at {settings.bootstrap_servers} does not answer as it should: {error}") from error
+        raise BrokersSilent(f"Kafka at {settings.bootstrap_servers} does not answer as it should: {error}") from error
 
 
 async def _open(

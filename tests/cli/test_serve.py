@@ -38,6 +38,14 @@ def busy_port() -> Iterator[int]:
 
 
 @pytest.fixture
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Runs in this process, in the test's folder, what is refused before a store is opened."""
     monkeypatch.chdir(tmp_path)
@@ -112,6 +120,17 @@ def test_a_log_on_kafka_needs_brokers(tmp_path: Path, start: Any) -> None:
     for done in (start("serve", "--log", "kafka"), start("serve", RUNSTORE_LOG="kafka")):
         refused(done, "a log on Kafka needs to know its brokers", "give --kafka-bootstrap-servers, or ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_brokers_that_do_not_answer_end_a_start_with_a_status_that_a_supervisor_repeats(
+    tmp_path: Path, start: Any, free_port: int
+) -> None:
+    brokers = f"127.0.0.1:{free_port}"
+    done = start("serve", "--log", "kafka", "--kafka-bootstrap-servers", brokers, "--listen", "127.0.0.1:0")
+    assert done.status == 1
+    assert f"Kafka at {brokers} does not answer as it should" in done.err
+    assert "docs/kafka.md" in done.err
+    assert not (tmp_path / "runstore-data" / "master.key").exists()
 
 
 def test_flags_of_a_log_on_kafka_are_refused_where_the_log_is_embedded(tmp_path: Path, start: Any) -> None:

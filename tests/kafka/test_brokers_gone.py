@@ -98,10 +98,13 @@ async def test_callers_are_told_in_time_and_served_again(brokers: Brokers, gone:
             await asyncio.sleep(0.1)
         assert callers.longest < answer_seconds_max
         assert store.ready(), "that the brokers are gone stops no partition"
+        assert all(each.last_error for each in (await store.status()).partitions)
 
         await (brokers.start() if gone == "killed" else brokers.resume())
         began = time.monotonic()
         while set(await callers.everybody()) != {"", "run_not_found"}:
             assert time.monotonic() < began + back_seconds_max
         assert callers.longest < answer_seconds_max
+        # What was wrong was told for ever after.
+        assert [each.last_error for each in (await store.status()).partitions] == [""] * builders.PARTITIONS
         assert all(verified.equal for verified in await store.verify())

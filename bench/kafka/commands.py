@@ -25,7 +25,7 @@ AIOKAFKA_EACH: Final = "aiokafka, one each"
 CONFLUENT_ONE: Final = "confluent, one producer"
 CONFLUENT_EACH: Final = "confluent, one each"
 KAFKA_RIVALS: Final = ("aiokafka", "confluent-kafka")
-TRANSACTIONS: Final = (AIOKAFKA_ONE, AIOKAFKA_EACH, CONFLUENT_ONE, CONFLUENT_EACH)
+TRANSACTIONS: Final = (AIOKAFKA_ONE, CONFLUENT_ONE, AIOKAFKA_EACH, CONFLUENT_EACH)
 
 _ANSWER_SECONDS_MAX: Final = 120.0
 _WARM_UP_SECONDS_MAX: Final = 0.5
@@ -76,13 +76,9 @@ def run(plan: KafkaPlan, folder: Path, say: Callable[[str], None]) -> KafkaResul
 
 
 def _sides(row: KafkaRow, sides: dict[str, Worker]) -> list[str]:
-    """Who is measured in a row: transactions where there is more than one record; one producer is one each at 1."""
-    same = (AIOKAFKA_EACH, CONFLUENT_EACH)
-    return [
-        side
-        for side in sides
-        if side not in TRANSACTIONS or (row.kind == "three" and (row.callers > 1 or side not in same))
-    ]
+    """Who is measured in a row: of one caller, one producer is one each."""
+    same = (AIOKAFKA_EACH, CONFLUENT_EACH) if row.callers == 1 else ()
+    return [side for side in sides if side not in same]
 
 
 def _commands(plan: KafkaPlan, folder: Path, bootstrap: str, results: KafkaResults, say: Callable[[str], None]) -> None:
@@ -100,8 +96,8 @@ def _commands(plan: KafkaPlan, folder: Path, bootstrap: str, results: KafkaResul
         say("warming up on Kafka")
         warm_up = min(_WARM_UP_SECONDS_MAX, plan.seconds)
         for callers in CALLERS:  # Each producer's first transaction finds its way; the broker's Java compiles.
-            for side, worker in sides.items():
-                worker.ask(Load("three" if side in TRANSACTIONS else "one", callers, warm_up), _ANSWER_SECONDS_MAX)
+            for worker in sides.values():
+                worker.ask(Load("one", callers, warm_up), _ANSWER_SECONDS_MAX)
         for number in range(plan.rounds):
             say(f"commands on Kafka, round {number + 1} of {plan.rounds}")
             for row in ROWS:

@@ -5,35 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bench.kafka.commands import (
-    AIOKAFKA_EACH,
-    AIOKAFKA_ONE,
-    CONFLUENT_EACH,
-    CONFLUENT_ONE,
-    LOG,
-    ROWS,
-    SEND,
-    STORE,
-    KafkaPlan,
-    KafkaResults,
-    KafkaRow,
-)
-from bench.measuring import Measured
+from bench.kafka.commands import LOG, ROWS, SEND, STORE, TRANSACTIONS, KafkaPlan, KafkaResults, KafkaRow
 from bench.tables import latencies, microseconds, p50, p50_ratios, processor_microseconds, rates, ratios, table
 
 _KINDS: Final = {"three": "three records", "one": "one record"}
 _RATES: Final = (
     "",
     "callers",
-    "x aiokafka tx",
-    "x confluent tx",
-    "runstore/s",
+    "commands/s",
     "p50 ms",
     "p99 ms",
-    "aiokafka/s: one",
-    "one each",
-    "confluent/s: one",
-    "one each",
+    "x aiokafka tx",
+    "x confluent tx",
+    "x aiokafka tx, one each",
+    "x confluent tx, one each",
 )
 _LATENCIES: Final = (
     "",
@@ -60,29 +45,26 @@ def report(results: KafkaResults, plan: KafkaPlan) -> str:
 
 
 def _commands(results: KafkaResults) -> str:
-    lines = [_RATES, *(_commands_line(row, results) for row in ROWS)]
-    note = "x: against one producer for all callers or one for each, whichever is faster in that round"
-    return f"Commands on Kafka, a second; beside them transactions, one for each command\n{_text(lines)}\n{note}"
-
-
-def _commands_line(row: KafkaRow, results: KafkaResults) -> Sequence[str]:
-    sides = results.commands[row]
-    mine = sides[STORE]
-    return (
-        f"on Kafka, {_KINDS[row.kind]}",
-        str(row.callers),
-        ratios(mine, _better(sides.get(AIOKAFKA_ONE, []), sides.get(AIOKAFKA_EACH, []))),
-        ratios(mine, _better(sides.get(CONFLUENT_ONE, []), sides.get(CONFLUENT_EACH, []))),
-        rates(mine),
-        *latencies(mine),
-        *(rates(sides.get(side, [])) for side in (AIOKAFKA_ONE, AIOKAFKA_EACH, CONFLUENT_ONE, CONFLUENT_EACH)),
+    lines: list[Sequence[str]] = [_RATES]
+    for row in ROWS:
+        lines += [
+            _commands_line(row, side, results) for side in (STORE, LOG, *TRANSACTIONS) if results.commands[row][side]
+        ]
+    notes = (
+        "tx: a transaction for each command, by one producer in turn: a store that decides needs it so;",
+        "one each: by as many producers beside each other as there are callers",
     )
+    return "\n".join(("Atomic commands on Kafka, a second; beside them transactions", _text(lines), *notes))
 
 
-def _better(one: Sequence[Measured], each: Sequence[Measured]) -> Sequence[Measured]:
-    if not each:
-        return one
-    return [max(pair, key=lambda measured: measured.rate) for pair in zip(one, each, strict=True)]
+def _commands_line(row: KafkaRow, side: str, results: KafkaResults) -> Sequence[str]:
+    sides = results.commands[row]
+    mine = sides[side]
+    name = "on Kafka" if side == STORE else f"  {side}"
+    rivals = (
+        [ratios(mine, sides[rival]) for rival in TRANSACTIONS] if side in {STORE, LOG} else ["" for _ in TRANSACTIONS]
+    )
+    return (f"{name}, {_KINDS[row.kind]}", str(row.callers), rates(mine), *latencies(mine), *rivals)
 
 
 def _latencies(results: KafkaResults) -> str:

@@ -32,6 +32,8 @@ _PRODUCE: Final = {
 _DARK: Final = (
     # Much is in the log, and nobody is told.
     {Kind.CUT_REQUEST: 0.4, Kind.LATE: 0.2, Kind.DROP_AND_CUT: 0.2, Kind.DROP_AND_HANG: 0.2},
+    # Nothing is, and nothing will be: a barrier must settle it.
+    {Kind.CUT_REQUEST: 1.0},
     # Nothing is, for now: the place of each batch is free, and the batch on its way.
     {Kind.CUT_REQUEST: 0.3, Kind.LATE: 0.7},
 )

@@ -11,11 +11,13 @@ from engine.decide import Elsewhere, Needs, Prepared, ReserveRun
 from engine.decide.state import Reserved
 from schemas.commands import Command
 from schemas.refusals import Code, Refusal, refuse
-from schemas.values import Answer
+from schemas.values import Answer, NewRecord
 
 Outcome = Answer | Reserved | Needs | Refusal
 
 _COMMAND_BYTES_BASE: Final = 1024
+_RECORD_BYTES_BASE: Final = 512
+_LABEL_BYTES_BASE: Final = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -103,18 +105,32 @@ class Queue:
 
 
 def command_bytes(command: Any) -> int:
-    """About how many bytes a command holds in memory and will take in a batch."""
+    """How many bytes a command holds in memory, and at most takes in a batch, in whatever form a log stores that."""
     size = _COMMAND_BYTES_BASE
+    run = getattr(command, "run", None)
+    family = 0
+    if run is not None:
+        # The labels are sealed once; that the payloads repeat them is in the payloads.
+        size += sum(_LABEL_BYTES_BASE + _bytes(key) + _bytes(value) for key, value in run.labels.items())
+        family = _bytes(run.run_id) + _bytes(run.parent_run_id) + _bytes(run.predecessor_run_id)
     for name in ("record", "started", "canceled", "parent_linked"):
         record = getattr(command, name, None)
         if record is not None:
-            size += len(record.payload)
-    run = getattr(command, "run", None)
-    if run is not None:
-        # Labels stand in the command, in both lifecycle payloads and in what is sealed.
-        size += 2 * sum(len(key) + len(value) for key, value in run.labels.items())
+            size += _RECORD_BYTES_BASE + family + _record_bytes(record)
+    for name in ("session_id", "run_id", "reason"):
+        size += 2 * _bytes(getattr(command, name, ""))
     checkpoint = getattr(command, "checkpoint", None)
-    return size + len(checkpoint.data) if checkpoint is not None else size
+    return size if checkpoint is None else size + _bytes(checkpoint.id) + len(checkpoint.data)
+
+
+def _record_bytes(record: NewRecord) -> int:
+    # The run's ID stands in the record and beside it.
+    texts = (record.event_key, record.run_id, record.run_id, record.agent_id, record.session_id, record.turn_id)
+    return sum(map(_bytes, texts)) + _bytes(record.type) + len(record.payload)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def unavailable(detail: str, **ids: str) -> Refusal:

@@ -247,7 +247,8 @@ class Brokers:
             if isinstance(error, CannotConnect):
                 self._cannot = error
             if not self.layout.nodes:
-                self._unknown = _Trouble(str(error), self._unknown.since if self._unknown is not None else _now())
+                since = self._unknown.since if self._unknown is not None else _now()
+                self._unknown = _Trouble(self._hinted(error), since)
             return None
         finally:
             del self._asking[address]
@@ -257,6 +258,12 @@ class Brokers:
         if heard:
             self._tell()
         return _layout(answer)
+
+    def _hinted(self, error: KafkaFailed) -> str:
+        """The error; where a broker hung up that never answered, with what may be the reason."""
+        protocol = self._settings.security.protocol
+        hint = f"; it was spoken to by {protocol}, and may demand another protocol, a password or a certificate"
+        return f"{error}{hint if error.hung_up else ''}"
 
     def _take(self, layout: Layout) -> None:
         if not layout.nodes:

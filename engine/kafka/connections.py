@@ -27,16 +27,6 @@ open_seconds_max: Final = 1.0
 idle_ms_max: Final = 300_000
 """A connection that is not used for so long is closed; brokers close theirs after ten minutes."""
 
-_CANNOT: Final = (
-    codes.SaslAuthenticationFailed,
-    codes.UnsupportedSaslMechanismError,
-    codes.IllegalSaslStateError,
-    codes.AuthenticationFailedError,
-    codes.AuthenticationMethodNotSupported,
-    codes.IncompatibleBrokerVersion,
-    NotImplementedError,
-)
-
 Address = tuple[str, int]
 
 for _name in ("aiokafka", "aiokafka.conn"):
@@ -89,6 +79,9 @@ class Link:
         except TimeoutError as error:
             self.cut()
             raise NotAnswered(f"{self} has not answered in time") from error
+        except codes.KafkaConnectionError as error:
+            self.cut()
+            raise NotAnswered(f"{self} hung up", hung_up=True) from error
         except codes.KafkaError as error:
             self.cut()
             raise NotAnswered(f"{self} gave no answer: {error}") from error
@@ -106,7 +99,9 @@ class Link:
         try:
             options = self._settings.connection_options()
         except (OSError, ssl.SSLError) as error:
-            raise CannotConnect(f"the TLS files of the Kafka settings cannot be used: {error}") from error
+            security = self._settings.security
+            files = [str(each) for each in (security.ca_file, security.certificate_file, security.key_file) if each]
+            raise CannotConnect(f"{', '.join(files)} cannot be used for TLS: {_reason(error)}") from error
         host, port = self.address
         connection = _Connection(
             host,
@@ -118,15 +113,34 @@ class Link:
         try:
             async with asyncio.timeout(open_seconds_max):
                 await connection.connect()
-        except ssl.SSLError as error:
-            raise CannotConnect(f"{self}: TLS failed: {_reason(error)}") from error
-        except _CANNOT as error:
-            raise CannotConnect(f"{self} refused the connection: {_reason(error)}") from error
-        except TimeoutError as error:
-            raise NotSent(f"{self} has not answered within {open_seconds_max:.0f} s") from error
-        except (OSError, codes.KafkaError) as error:
-            raise NotSent(f"{self} cannot be reached: {_reason(error)}") from error
+        except Exception as error:
+            raise self._told(error) from error
         return connection
+
+    def _told(self, error: Exception) -> Exception:
+        """What kept a connection from being made, in our own terms."""
+        security = self._settings.security
+        # What TLS has to say may come after the handshake, and then ends the connection.
+        cause = error.__cause__ if isinstance(error, codes.KafkaConnectionError) else error
+        if isinstance(cause, ssl.SSLError):
+            return CannotConnect(f"{self}: TLS failed: {_reason(cause)}")
+        if isinstance(error, codes.SaslAuthenticationFailed):
+            return CannotConnect(
+                f"{self} does not accept this password for the user {security.username!r} ({security.mechanism})"
+            )
+        if isinstance(error, codes.UnsupportedSaslMechanismError):
+            return CannotConnect(f"{self} does not take passwords by {security.mechanism}")
+        if isinstance(error, codes.IllegalSaslStateError):
+            return CannotConnect(f"{self} asks for no password, and {security.protocol} gives one")
+        if isinstance(error, (codes.IncompatibleBrokerVersion, NotImplementedError)):
+            return CannotConnect(f"{self} speaks no version of Kafka's protocol that this does: {_reason(error)}")
+        if isinstance(error, TimeoutError):
+            return NotSent(f"{self} has not answered within {open_seconds_max:.0f} s")
+        if isinstance(error, (codes.KafkaConnectionError, ConnectionResetError, EOFError)):
+            return NotSent(f"{self} hung up", hung_up=True)
+        if isinstance(error, (OSError, codes.KafkaError)):
+            return NotSent(f"{self} cannot be reached: {_reason(error)}")
+        return error
 
     def _opened(self, opening: asyncio.Task[_Connection]) -> None:
         if opening.cancelled():

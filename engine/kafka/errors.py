@@ -15,7 +15,11 @@ from __future__ import annotations
 
 
 class KafkaFailed(Exception):
-    """The base of what a call to the brokers raises."""
+    """The base of what a call to the brokers raises. `hung_up`: a broker ended the connection."""
+
+    def __init__(self, message: str, *, hung_up: bool = False) -> None:
+        super().__init__(message)
+        self.hung_up = hung_up
 
 
 class NotSent(KafkaFailed):

@@ -95,6 +95,7 @@ async def _open(client: KafkaClient, settings: KafkaSettings, partitions: int | 
                 f"there is no topic {missing[0]} at {settings.bootstrap_servers}: no store of this prefix is there, or "
                 "what it held is lost"
             )
+        await _refuse_half(client, settings, found)
         wanted = partitions_default if partitions is None else partitions
         if not 1 <= wanted <= partitions_max:
             raise OpeningError(f"partitions must be 1 to {partitions_max}, not {wanted}")
@@ -116,6 +117,22 @@ async def _open(client: KafkaClient, settings: KafkaSettings, partitions: int | 
                 raise TopicUnfit(name, f"the first offset of partition {partition}", str(start), "0: records are lost")
     asked_end = partial(client.end, settings.keys_topic, 0, request_seconds_max)
     return Topics(count, made, await _patiently(asked_end))
+
+
+async def _refuse_half(client: KafkaClient, settings: KafkaSettings, found: Mapping[str, list[list[int]]]) -> None:
+    """Refuse to make one topic beside another that is in use: then it is lost. Beside an empty one it is being made."""
+    for name, other in ((settings.log_topic, settings.keys_topic), (settings.keys_topic, settings.log_topic)):
+        if name not in found:
+            continue
+        ends = [
+            await _patiently(partial(client.end, name, partition, request_seconds_max))
+            for partition in range(len(found[name]))
+        ]
+        if any(ends) and other not in await _described(client, (other,)):
+            raise OpeningError(
+                f"the topic {other} is missing, and {name} is in use: what it held is lost. Bring it back from a copy; "
+                f"for a new store choose another prefix than {settings.topic_prefix!r}"
+            )
 
 
 def _log_rules() -> dict[str, _Rule]:

@@ -117,12 +117,15 @@ class LocalCopy:
         if (damage := _damage(self._path)) is None:
             try:
                 self._open_database()
-            except LogCorrupt as error:
+            except (LogCorrupt, LogUnavailable) as error:
                 damage = str(error)
             else:
                 return
         _log.error("the copy of the log %s is damaged, and made anew from the log: %s", self._path, damage)
-        shutil.rmtree(self._path)
+        if self._path.is_dir():
+            shutil.rmtree(self._path)
+        else:
+            self._path.unlink(missing_ok=True)
         self._open_database()
 
     def _open_database(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine.keys import MemoryKeyStore
+from engine.keys import KeyStore, MemoryKeyStore
 from engine.keys.memory import MemoryDisk
 from engine.logs.simulated import Faults, SimulatedLog, SimulatedLogStorage
 from engine.opening import assemble
@@ -66,8 +66,9 @@ class Cluster:
         exclusive: bool = False,
         limits: QueueLimits | None = None,
         files: dict[int, MemoryFiles] | None = None,
+        keys: KeyStore | None = None,
     ) -> Process:
-        """Start a process; `files` are projections that it finds."""
+        """Start a process; `files` are projections that it finds, `keys` what it knows of the keys."""
         log = SimulatedLog(self.storage.partitions, self.environment, faults, exclusive=exclusive, storage=self.storage)
         found = files if files is not None else {}
 
@@ -76,7 +77,7 @@ class Cluster:
 
         store = await assemble(
             log,
-            MemoryKeyStore(self.environment, self.keys),
+            keys or MemoryKeyStore(self.environment, self.keys),
             lambda partition: found.setdefault(partition, MemoryFiles()),
             self.environment,
             limits or QueueLimits(),

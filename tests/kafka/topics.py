@@ -42,8 +42,12 @@ class Operator:
     client: KafkaClient
 
     async def make(self, topic: str, partitions: int, changes: Mapping[str, str] | None = None) -> None:
-        """Make a topic as the store would, but for some changes."""
-        configs = [*{**_LOG_SETTINGS, **(changes or {})}.items()]
+        """Make a topic for a log as the store would, but for some changes."""
+        await self.make_plain(topic, partitions, {**_LOG_SETTINGS, **(changes or {})})
+
+    async def make_plain(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+        """Make a topic with these settings alone."""
+        configs = [*(settings or {}).items()]
         request = CreateTopicsRequest([(topic, partitions, 1, [], configs)], 5000, validate_only=False)
         while True:
             answer = await self.client.ask(request, answer_seconds_max, controller=True)

@@ -69,7 +69,7 @@ def _print(url: str, state: dict[str, Any]) -> None:
             (
                 str(each["partition"]),
                 each["state"],
-                *(str(each[name]) for name in shown),
+                *(str(each.get(name, "")) for name in shown),
                 "" if each["rebuild"] is None else f"{each['rebuild']:.0%}",
             )
             for each in partitions

@@ -105,7 +105,7 @@ class Store:
         self._environment = environment
         self._release = release
         self._answer_seconds_max = answer_seconds_max
-        self.replay = Replay(self._router, cursors, environment)
+        self.replay = Replay(self._router, cursors, environment, self._bounded)
         self._closed = False
         self._keys_in_making: dict[str, asyncio.Future[bytes]] = {}
         self._rebuild: asyncio.Task[None] | None = None
@@ -163,34 +163,37 @@ class Store:
         After one is `unavailable` the later ones are not tried; after another refusal they go on.
         """
         sequence = CommandSequence()
-        results: list[Answer | Refusal | asyncio.Future[Outcome]] = []
-        running: list[asyncio.Future[Outcome]] = []
+        outcomes: list[Answer | Refusal] = []
+        queued: list[Refusal | asyncio.Future[Outcome]] = []
         for command in commands:
             if isinstance(command, RunCommand):
-                outcome = await self._submit_in_order(command, sequence)
-                if isinstance(outcome, asyncio.Future):
-                    running.append(outcome)
-                results.append(outcome)
+                queued.append(await self._submit_in_order(command, sequence))
                 continue
             # What a start or a session command does depends on the commands before it.
-            await asyncio.gather(*running)
-            running.clear()
-            results.append(NOT_TRIED if sequence.broken else await self.execute(command, sequence))
-        return [
-            await self._outcome_of(result, sequence) if isinstance(result, asyncio.Future) else result
-            for result in results
-        ]
+            outcomes += [await self._outcome_of(each, sequence) for each in queued]
+            queued.clear()
+            outcomes.append(NOT_TRIED if sequence.broken else await self.execute(command, sequence))
+        return outcomes + [await self._outcome_of(each, sequence) for each in queued]
 
-    async def _outcome_of(self, running: asyncio.Future[Outcome], sequence: CommandSequence) -> Answer | Refusal:
+    async def _outcome_of(
+        self, queued: Refusal | asyncio.Future[Outcome], sequence: CommandSequence
+    ) -> Answer | Refusal:
         """What comes of a command that was queued; none is waited for after one that took too long."""
-        if sequence.given_up and not running.done():
-            running.cancel()
+        if isinstance(queued, Refusal):
+            return queued
+        if sequence.given_up and not queued.done():
+            queued.cancel()
             return NOT_TRIED
         try:
             async with self._bounded():
-                return await running  # type: ignore[return-value] # A command on a run that exists needs nothing.
+                # A command whose future is cancelled is left out. So it never is before those after it are told, nor
+                # where the caller has gone: they would be done without it.
+                outcome = await asyncio.shield(queued)
+                assert not isinstance(outcome, (Needs, Reserved)), "a command on a run that exists needs nothing"
+                return outcome
         except PartitionUnavailable as error:
             sequence.broken = sequence.given_up = True
+            queued.cancel()
             return error.refusal
 
     @asynccontextmanager

@@ -278,7 +278,7 @@ class Writer:
             except LogUnreachable as error:
                 self.last_error = str(error)
                 return False
-            except (OutcomeUnknown, LogUnavailable, AppendRefused) as error:
+            except (OutcomeUnknown, LogUnavailable, AppendRefused, KeysError) as error:
                 self.last_error = str(error)
             else:
                 if landed == barrier.first_position:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 from engine.cursors import Cursors
@@ -25,10 +26,18 @@ T = TypeVar("T")
 class Replay:
     """Reading runs back, over the partitions of one store. Writes nothing, and keeps nothing."""
 
-    def __init__(self, router: Router, cursors: Cursors, environment: Environment) -> None:
+    def __init__(
+        self,
+        router: Router,
+        cursors: Cursors,
+        environment: Environment,
+        bounded: Callable[[], AbstractAsyncContextManager[None]],
+    ) -> None:
+        """`bounded` lets what is inside take no longer than a caller waits for the proof that a state is not old."""
         self._router = router
         self._cursors = cursors
         self._environment = environment
+        self._bounded = bounded
 
     async def transcript(self, run_id: str, through: str = "") -> Transcript | Refusal:
         """The messages of a run in record order, all or through one of its records, and how they keep the rules."""
@@ -67,7 +76,8 @@ class Replay:
             return invalid(problem)
         home = self._router.home_of(session_id)
         try:
-            row, prefix = await session_history_of(home, self._cursors, session_id, self._pause)
+            async with self._bounded():
+                row, prefix = await session_history_of(home, self._cursors, session_id, self._pause)
             return await session_export(session_id, row, prefix)
         except PartitionUnavailable as error:
             return error.refusal
@@ -78,8 +88,10 @@ class Replay:
         if (problem := check_id(run_id, "run_id")) is not None:
             return invalid(problem)
         try:
-            home = await self._router.run_home(run_id)
-            return await read(await history_of(home, self._cursors, run_id, self._pause))
+            async with self._bounded():
+                home = await self._router.run_home(run_id)
+                history = await history_of(home, self._cursors, run_id, self._pause)
+            return await read(history)
         except PartitionUnavailable as error:
             return error.refusal
         except Refused as refused:

@@ -67,6 +67,7 @@ class Cluster:
         limits: QueueLimits | None = None,
         files: dict[int, MemoryFiles] | None = None,
         keys: KeyStore | None = None,
+        answer_seconds_max: float | None = None,
     ) -> Process:
         """Start a process; `files` are projections that it finds, `keys` what it knows of the keys."""
         log = SimulatedLog(self.storage.partitions, self.environment, faults, exclusive=exclusive, storage=self.storage)
@@ -83,5 +84,6 @@ class Cluster:
             limits or QueueLimits(),
             log_kind="simulated",
             release=release,
+            answer_seconds_max=answer_seconds_max,
         )
         return Process(store, log)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from engine.keys import KeyStoreError, MemoryKeyStore
+from engine.logs.simulated import ReadFault
 from tests.contract import builders
 from tests.contract.builders import Command, Run
 from tests.engine.scene import Cluster, Process
+from tests.engine.test_partition import Scripted
+from tests.simulation.virtual_time import run_virtual
 
 RUN = Run("run", "session", labels={"secret": "label"})
 LOAD = Command("load_run", {"run_id": RUN.run_id})
@@ -79,3 +84,32 @@ async def test_what_a_process_writes_itself_needs_no_question() -> None:
         await process.do(RUN.append(f"note-{number}"))
         await process.do(LOAD)
     assert keys.refreshed == before
+
+
+def test_a_lost_batch_is_not_asked_about_without_pause_while_they_cannot_be_learnt() -> None:
+    # The loop asked again at once, and nothing else of the process had its turn.
+    class Asked(Scripted):
+        ends = 0
+
+        def on_end(self, partition: int) -> ReadFault:
+            self.ends += 1
+            assert self.ends < 1000
+            return super().on_end(partition)
+
+    async def main() -> None:
+        cluster, faults = Cluster(), Asked()
+        writer, keys = await cluster.start(), FarKeys(cluster)
+        other = await cluster.start(faults, keys=keys)
+        await write(writer)
+        keys.reachable = False
+        # It lands behind what the writer wrote, and so is void, and what it was decided without is read.
+        assert await other.code(builders.create_session("other")) == "unavailable"
+        before = faults.ends
+        await asyncio.sleep(10)
+        assert 0 < faults.ends - before < 200
+        keys.reachable = True
+        await asyncio.sleep(3)
+        assert (await other.do(LOAD))["run"]["labels"] == {"secret": "label"}
+        await other.do(builders.create_session("other"))
+
+    run_virtual(main())

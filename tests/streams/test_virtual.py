@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.decide.sessions import session_owner
@@ -14,6 +15,7 @@ from engine.partition import follow_seconds
 from engine.store import Store
 from engine.streams.places import pack_place, unpack_place
 from engine.streams.stream import Stream
+from schemas.log_record import decode, encode
 from schemas.refusals import Code, Refusal, Refused
 from schemas.streams import Ending, Portion
 from tests.contract.builders import Run, create_session, end_session, purge_session
@@ -166,6 +168,35 @@ def test_void_records_are_not_streamed_and_none_comes_twice(subject: str, seed: 
         await cluster.storage.settle()
         await one.store.close()
         await two.store.close()
+
+    run_virtual(main())
+
+
+@SUBJECTS
+def test_a_record_at_its_position_that_follows_another_history_is_not_streamed(subject: str) -> None:
+    """Everything in it is right, but that it belongs to a log that was: only the log before it tells."""
+
+    async def main() -> None:
+        cluster = Cluster()
+        process = await cluster.start()
+        await opened(process)
+        stream = await stream_of(process.store, subject)
+        await keys(stream, 1)
+        await process.do(RUN.append("1"))
+        assert await keys(stream, 1) == ["1"]
+        stored = decode(cluster.storage.entries(0)[-1].data)
+        end = cluster.storage.end(0)
+        cluster.storage.land(0, [encode(msgspec.structs.replace(stored, position=end, prev=b"\x07" * 32))])
+        waiting = asyncio.create_task(keys(stream, 1))
+        await cluster.environment.sleep(1)
+        assert not waiting.done()
+        await process.do(RUN.append("2"))
+        assert await waiting == ["2"]
+        again = await stream_of(process.store, subject)
+        assert await keys(again, 3) == [RUN.started_key, "1", "2"]
+        stream.close()
+        again.close()
+        await process.store.close()
 
     run_virtual(main())
 

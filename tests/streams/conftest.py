@@ -13,21 +13,23 @@ from engine.logs.simulated import Faults
 from engine.pending import QueueLimits
 from engine.store import Store
 from service.events import StreamTimes
-from tests.contract.makers import InProcess, in_memory, on_disk
+from tests.contract.makers import InProcess, in_memory, on_disk, on_kafka
 from tests.contract.scene import Scene
+from tests.kafka.topics import own_topics
 from tests.service.served import Served, served
 
 TIMES = StreamTimes(heartbeat_seconds=30.0, stall_seconds=30.0)
 
 
-@pytest_asyncio.fixture(params=["embedded", "shared"])
+@pytest_asyncio.fixture(params=["embedded", "shared", "kafka"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    """A store on the embedded log, and one on a log that others can write to."""
-    opened = (
-        on_disk(tmp_path)
-        if request.param == "embedded"
-        else in_memory(SystemEnvironment(""), Faults(), QueueLimits(), exclusive=False)
-    )
+    """A store on the embedded log, one on a log that others can write to, and one on a real broker."""
+    if request.param == "kafka":
+        opened = on_kafka(tmp_path, own_topics(request.getfixturevalue("bootstrap_servers")))
+    elif request.param == "embedded":
+        opened = on_disk(tmp_path)
+    else:
+        opened = in_memory(SystemEnvironment(""), Faults(), QueueLimits(), exclusive=False)
     async with opened as found:
         yield found
 

@@ -68,3 +68,4 @@ def session_subject(session_id: str) -> str:
 
 
 SESSIONS_SUBJECT: Final = "the list of sessions"
+ALL_SUBJECT: Final = "all records"

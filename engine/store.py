@@ -26,6 +26,7 @@ from engine.reads import Reader
 from engine.replay import Replay
 from engine.router import Router
 from engine.session_list import list_sessions
+from engine.streams import Streams
 from projections import layout
 from projections.rebuild import Verified
 from schemas import limits
@@ -106,6 +107,7 @@ class Store:
         self._release = release
         self._answer_seconds_max = answer_seconds_max
         self.replay = Replay(self._router, cursors, environment, self._bounded)
+        self.streams = Streams(partitions, self._router, cursors, environment)
         self._closed = False
         self._keys_in_making: dict[str, asyncio.Future[bytes]] = {}
         self._rebuild: asyncio.Task[None] | None = None

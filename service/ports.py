@@ -9,6 +9,7 @@ from typing import Protocol
 from schemas.commands import Command
 from schemas.refusals import Code, Refusal, Refused, refuse
 from schemas.replays import ExportedRun, ModelInput, Prompts, RunTree, ToolCalls, Transcript
+from schemas.streams import Portion
 from schemas.values import (
     Answer,
     Checkpoint,
@@ -136,6 +137,50 @@ class ExportPort(Protocol):
         ...
 
 
+class StreamPort(Protocol):
+    """Records as they come. Whoever opened it closes it."""
+
+    async def take(self) -> Portion | None:
+        """The next portion; None where nothing follows yet. Raises `Refused` where nothing ever will."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until more may follow."""
+        ...
+
+    def wake(self) -> None:
+        """End a wait."""
+        ...
+
+    async def waiting_bytes(self, bytes_max: int) -> int:
+        """About how many bytes of records follow, counted until there are more than so many."""
+        ...
+
+    def close(self) -> None:
+        """Wait for nothing any more. Safe to repeat."""
+        ...
+
+
+class StreamsPort(Protocol):
+    """What can be streamed: from a cursor on (empty: the start), of these types only where any are given."""
+
+    async def run(
+        self, run_id: str, cursor: str, types: Sequence[str] = (), *, follow: bool = True
+    ) -> StreamPort | Refusal:
+        """The records of a run."""
+        ...
+
+    async def session(
+        self, session_id: str, cursor: str, types: Sequence[str] = (), *, follow: bool = True
+    ) -> StreamPort | Refusal:
+        """The records of a session."""
+        ...
+
+    async def everything(self, cursor: str, types: Sequence[str] = (), *, follow: bool = True) -> StreamPort | Refusal:
+        """Every record."""
+        ...
+
+
 class ReplayPort(Protocol):
     """What is read back from a run's records."""
 
@@ -178,6 +223,11 @@ class StorePort(Protocol):
     @property
     def replay(self) -> ReplayPort:
         """What is read back from a run's records."""
+        ...
+
+    @property
+    def streams(self) -> StreamsPort:
+        """Records as they come."""
         ...
 
     async def execute(self, command: Command) -> Answer | Refusal:

@@ -95,6 +95,20 @@ async def test_records_are_fetched_by_position_in_the_order_asked(log: Log) -> N
     assert log.fetch(1, []) == []
 
 
+async def test_what_is_stored_is_read_at_once_between_two_positions(log: Log) -> None:
+    records = [b"%d" % index for index in range(10)]
+    await log.append(0, 0, records)
+    await log.append(1, 0, [b"x"])
+    for begin in range(10):
+        for end in range(11):
+            found: list[LogEntry] = []
+            while some := log.stored(0, found[-1].offset + 1 if found else begin, end, 3):
+                assert len(some) <= 3
+                found += some
+            assert found == entries(*records)[begin:end]
+    assert log.stored(1, 0, 1, 100) == entries(b"x")
+
+
 async def test_a_record_that_is_missing_is_named(log: Log) -> None:
     await log.append(2, 0, [b"a", b"b"])
     with pytest.raises(LogCorrupt) as raised:

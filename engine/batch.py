@@ -6,6 +6,8 @@ committed to the projection when it has landed where it was decided for, or drop
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from engine.decide.state import Draft, Opened
@@ -14,7 +16,8 @@ from engine.placement import place
 from projections import layout
 from projections.fold import fold
 from projections.position_rule import PositionRule
-from projections.rows import RunRow, SessionRow
+from projections.queries import memory_row
+from projections.rows import MemoryRow, RunRow, SessionRow
 from projections.view import Overlay, View
 from schemas.log_record import Kind, LogRecord, encode
 
@@ -72,6 +75,15 @@ class Batch:
         """See `State`."""
         data = self.overlay.get(layout.event_key(run.owner, run.number, event_key))
         return layout.read_number(data) if data is not None else None
+
+    def memory(self, agent_id: str, run_id: str) -> MemoryRow | None:
+        """See `State`."""
+        return memory_row(self.overlay, agent_id, run_id)
+
+    def memory_appends(self, memory: MemoryRow, appearance: str) -> Sequence[int]:
+        """See `State`."""
+        data = self.overlay.get(layout.memory_alike_key(memory.number, appearance))
+        return layout.read_numbers(data or b"")
 
     def opened(self, position: int) -> Opened:
         """See `State`."""

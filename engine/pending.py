@@ -109,6 +109,8 @@ def command_bytes(command: Any) -> int:
         record = getattr(command, name, None)
         if record is not None:
             size += len(record.payload)
+    for event in getattr(command, "events", ()):
+        size += len(event.data) + sum(len(key) + len(value) for key, value in event.labels.items())
     run = getattr(command, "run", None)
     if run is not None:
         # Labels stand in the command, in both lifecycle payloads and in what is sealed.

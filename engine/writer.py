@@ -42,7 +42,7 @@ from engine.purges import Purges
 from projections.errors import ProjectionError
 from projections.position_rule import CountedCommand
 from projections.rebuild import apply
-from schemas.log_record import Kind
+from schemas.owners import purged_owner
 from schemas.refusals import Refusal
 
 log = logging.getLogger("runstore.partition")
@@ -214,8 +214,8 @@ class Writer:
         self._projection.land(batch)
         self._environment.failpoint("partition.after_apply")
         for record in batch.records:
-            if record.kind == Kind.SESSION_PURGED:
-                self._purges.applied(self._number, record.session_id, record.position)
+            if owner := purged_owner(record):
+                self._purges.applied(self._number, owner, record.position)
         self.last_error = ""
 
     async def _end(self) -> int:
@@ -256,8 +256,8 @@ class Writer:
         """Give the answers that were decided with a batch of ours that counts, once all of it has been applied."""
         for command in commands:
             first, last = command.records[0], command.records[-1]
-            if first.kind == Kind.SESSION_PURGED:
-                self._purges.applied(self._number, first.session_id, first.position)
+            if owner := purged_owner(first):
+                self._purges.applied(self._number, owner, first.position)
             _answer(self._tried.get((last.position, last.command_id), []))
 
     async def _settle(self, give_up_at: float) -> bool:

@@ -12,9 +12,11 @@ import msgspec
 
 from projections import layout
 from projections.layout import number_bytes
-from projections.rows import PURGED, RunRow, SessionRow
+from projections.queries import memory_row
+from projections.rows import PURGED, MemoryRow, RunRow, SessionRow, encode_row
 from projections.view import Overlay
 from schemas.log_record import NO_POSITION, Kind, LogRecord
+from schemas.owners import purged_owner
 from schemas.values import CANCELLATION_INTENT, RUN_STARTED, RunStatus, SessionStatus
 
 
@@ -42,6 +44,10 @@ def fold(view: Overlay, record: LogRecord) -> None:
         _session_purged(view, record)
     elif kind == Kind.RUN_RESERVED:
         view.put(layout.reserved_key(record.run_id), layout.pack_home(record.home))
+    elif kind == Kind.MEMORY_APPENDED:
+        _memory_appended(view, record)
+    elif kind == Kind.MEMORY_PURGED:
+        _memory_purged(view, record)
     elif kind != Kind.BARRIER:
         raise FoldError(record.position, f"a record of unknown kind {kind!r}")
 
@@ -75,7 +81,7 @@ def _session_purged(view: Overlay, record: LogRecord) -> None:
     row = _session(view, record)
     view.delete(layout.session_list_key(row.created_at, record.session_id))
     view.delete_ranges(layout.owned_ranges(row.number))
-    view.put(layout.purge_key(record.position), record.session_id.encode())
+    view.put(layout.purge_key(record.position), purged_owner(record).encode())
     view.put_session(record.session_id, SessionRow(status=PURGED))
 
 
@@ -135,6 +141,27 @@ def _run_changed(view: Overlay, record: LogRecord) -> None:
         changed = msgspec.structs.replace(row, record_count=row.record_count + 1)
     view.put_run(record.run_id, changed)
     _index(view, record, row)
+
+
+def _memory_appended(view: Overlay, record: LogRecord) -> None:
+    row = memory_row(view, record.agent_id, record.run_id) or MemoryRow()
+    if not row.begun:
+        row = msgspec.structs.replace(row, number=record.position, key_id=record.key_id)
+        view.put(layout.memory_key(record.agent_id, record.run_id), encode_row(row))
+    position = number_bytes(record.position)
+    view.put(layout.memory_appends_prefix(row.number) + position, b"")
+    alike = layout.memory_alike_key(row.number, record.event_key)
+    view.put(alike, (view.get(alike) or b"") + position)
+
+
+def _memory_purged(view: Overlay, record: LogRecord) -> None:
+    row = memory_row(view, record.agent_id, record.run_id)
+    if row is None or not row.begun:
+        raise FoldError(record.position, f"{record.kind} of run {record.run_id!r}, of which nothing is remembered")
+    view.delete_ranges(layout.memory_ranges(row.number))
+    view.put(layout.purge_key(record.position), purged_owner(record).encode())
+    after = MemoryRow(generation=row.key_id, purged=row.generation)
+    view.put(layout.memory_key(record.agent_id, record.run_id), encode_row(after))
 
 
 def _index(view: Overlay, record: LogRecord, row: RunRow) -> None:

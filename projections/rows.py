@@ -85,6 +85,24 @@ class RunRow(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         return self.outcome == StartOutcome.STOP.value
 
 
+class MemoryRow(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What is remembered of a run by an agent.
+
+    `number` is the position of its first append, `NO_POSITION` where nothing is remembered. `generation` is the ID of
+    the key of the memory that was purged last, empty where none was, and `purged` the generation of that one.
+    """
+
+    number: int = NO_POSITION
+    key_id: bytes = b""
+    generation: bytes = b""
+    purged: bytes = b""
+
+    @property
+    def begun(self) -> bool:
+        """True while anything is remembered."""
+        return self.number != NO_POSITION
+
+
 class Applied(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """How far a projection has applied the log.
 
@@ -104,5 +122,6 @@ class Applied(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 encode_row: Final = msgspec.msgpack.Encoder().encode
 decode_session: Final = msgspec.msgpack.Decoder(SessionRow).decode
+decode_memory: Final = msgspec.msgpack.Decoder(MemoryRow).decode
 decode_run: Final = msgspec.msgpack.Decoder(RunRow).decode
 decode_applied: Final = msgspec.msgpack.Decoder(Applied).decode

@@ -147,6 +147,23 @@ class RepairAnswer(TypedDict):
     append: NotRequired[AppendAnswer]
 
 
+class MemoryEventAnswer(TypedDict):
+    """Something remembered; `data` is a text that holds the JSON text as it was stored."""
+
+    type: str
+    timestamp: TimeText
+    data: str
+    labels: dict[str, str]
+
+
+class MemoryAnswer(TypedDict):
+    """All that is remembered of a run by an agent, in order."""
+
+    agent_id: str
+    run_id: str
+    events: list[MemoryEventAnswer]
+
+
 class EmptyAnswer(TypedDict):
     """Done; there is nothing to tell."""
 

@@ -8,12 +8,14 @@ from typing import Literal
 from typing_extensions import override
 
 from schemas import commands
+from schemas.memories import MemoryEvent
 from schemas.values import Checkpoint, NewRecord, RunStart, RunStatus
 from service.wire import Base64, Limit, NotEmpty, Payload, Time, Wire
 
 Labels = dict[str, str] | None
 OptionalText = str | None
 RunStatusName = Literal["running", "suspended", "completed", "failed", "canceled"]
+MemoryType = Literal["user_message", "assistant_message", "tool_call", "tool_result", "planner_note", "thinking"]
 TerminalStatus = Literal["completed", "failed", "canceled"]
 
 
@@ -236,6 +238,49 @@ class RepairTerminal(CommandArguments):
     @override
     def command(self) -> commands.Command:
         return commands.RepairTerminal(self.run_id, RunStatus(self.status), self.record.value())
+
+
+class MemoryEventInput(Wire):
+    """Something to remember."""
+
+    type: MemoryType
+    timestamp: Time
+    data: Payload
+    labels: Labels = None
+
+    def value(self) -> MemoryEvent:
+        """The event inside the store."""
+        return MemoryEvent(self.type, self.timestamp, self.data, self.labels or {})
+
+
+class AppendEvents(CommandArguments):
+    """The memory, and what to add to it; nothing at all is legal."""
+
+    agent_id: str
+    run_id: str
+    events: list[MemoryEventInput] | None = None
+
+    @override
+    def command(self) -> commands.Command:
+        return commands.AppendMemory(self.agent_id, self.run_id, tuple(each.value() for each in self.events or ()))
+
+
+class PurgeMemory(CommandArguments):
+    """The memory to remove."""
+
+    agent_id: str
+    run_id: str
+
+    @override
+    def command(self) -> commands.Command:
+        return commands.PurgeMemory(self.agent_id, self.run_id)
+
+
+class OneMemory(Wire):
+    """The memory to read."""
+
+    agent_id: str
+    run_id: str
 
 
 class OneSession(Wire):

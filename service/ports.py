@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from schemas.commands import Command
+from schemas.memories import MemorySnapshot
 from schemas.refusals import Code, Refusal, Refused, refuse
 from schemas.replays import ExportedRun, ModelInput, Prompts, RunTree, ToolCalls, Transcript
 from schemas.values import (
@@ -167,12 +168,25 @@ class ReplayPort(Protocol):
         ...
 
 
+class MemoriesPort(Protocol):
+    """Product memory, for reading."""
+
+    async def load(self, agent_id: str, run_id: str) -> MemorySnapshot | Refusal:
+        """All that is remembered of a run by an agent."""
+        ...
+
+
 class StorePort(Protocol):
     """A store, as the service asks it. A refusal is an answer; an exception is a bug."""
 
     @property
     def replay(self) -> ReplayPort:
         """What is read back from a run's records."""
+        ...
+
+    @property
+    def memories(self) -> MemoriesPort:
+        """Product memory, for reading."""
         ...
 
     async def execute(self, command: Command) -> Answer | Refusal:

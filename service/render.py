@@ -7,11 +7,13 @@ from typing import cast
 
 import msgspec
 
+from schemas.memories import MemorySnapshot
 from schemas.times import format_time
 from schemas.values import (
     Answer,
     AppendResult,
     Checkpoint,
+    Done,
     Page,
     Purged,
     Record,
@@ -31,6 +33,8 @@ from service.answers import (
     EmbeddedPageAnswer,
     EmbeddedRecordAnswer,
     JsonObject,
+    MemoryAnswer,
+    MemoryEventAnswer,
     OneSessionAnswer,
     PageAnswer,
     RecordAnswer,
@@ -58,8 +62,22 @@ def answer(value: Answer) -> JsonObject:
             return one_session(value)
         case RepairResult():
             return repair(value)
-        case Purged():
+        case Purged() | Done():
             return {}
+
+
+def snapshot(value: MemorySnapshot) -> MemoryAnswer:
+    """What is remembered of a run."""
+    events: list[MemoryEventAnswer] = [
+        {
+            "type": each.type,
+            "timestamp": format_time(each.timestamp),
+            "data": each.data.decode(),
+            "labels": dict(each.labels),
+        }
+        for each in value.events
+    ]
+    return {"agent_id": value.agent_id, "run_id": value.run_id, "events": events}
 
 
 def appended(value: AppendResult) -> AppendAnswer:

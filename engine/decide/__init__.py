@@ -14,6 +14,7 @@ from engine.decide.lifecycle import (
     repair_suspension,
     repair_terminal,
 )
+from engine.decide.memories import decide_memory
 from engine.decide.records import append_record
 from engine.decide.reserve import ReserveRun, reserve_run
 from engine.decide.sessions import create_session, end_session, purge_session
@@ -21,10 +22,12 @@ from engine.decide.shape import check_shape
 from engine.decide.starts import decide_start
 from engine.decide.state import Decided, Elsewhere, Needs, Prepared, State
 from schemas.commands import (
+    AppendMemory,
     AppendRecord,
     Command,
     CreateSession,
     EndSession,
+    PurgeMemory,
     PurgeSession,
     RecordCancellation,
     RecordSuspension,
@@ -61,6 +64,8 @@ def decide(
             return end_session(state, command)
         case PurgeSession():
             return purge_session(state, command)
+        case AppendMemory() | PurgeMemory():
+            return decide_memory(state, command, prepared)
         case ReserveRun():
             return reserve_run(state, command)
         case _:

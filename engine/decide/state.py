@@ -6,10 +6,11 @@ and comes in `Elsewhere`; random bytes that it may need come in `Prepared`. It n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from projections.rows import RunRow, SessionRow
+from projections.rows import MemoryRow, RunRow, SessionRow
 from schemas.log_record import NO_HOME, Kind, SealedContent
 from schemas.values import Answer, NewRecord
 
@@ -55,6 +56,14 @@ class State(Protocol):
         """The position of the run's record with this event key."""
         ...
 
+    def memory(self, agent_id: str, run_id: str) -> MemoryRow | None:
+        """The row of a memory whose home this is."""
+        ...
+
+    def memory_appends(self, memory: MemoryRow, appearance: str) -> Sequence[int]:
+        """The positions of a memory's appends that look like this."""
+        ...
+
     def opened(self, position: int) -> Opened:
         """The record at a position, opened with its data key."""
         ...
@@ -87,10 +96,11 @@ NOTHING_ELSEWHERE = Elsewhere()
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What was made ready before deciding: a data key that is already safe, a run ID reserved for this home."""
+    """What was made ready before deciding: a data key of an owner that is already safe, a run ID for this home."""
 
     key_id: bytes = b""
     reserved: bool = False
+    key_owner: str = ""
 
 
 NOTHING_PREPARED = Prepared()

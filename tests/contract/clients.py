@@ -36,7 +36,7 @@ class Client(Protocol):
     """A store, however it is reached. Both raise `Refused`."""
 
     async def call(self, method: str, args: Json) -> Json:
-        """Do a method of the store and answer its result object."""
+        """Do a method of the store, or one of product memory by its path, and answer its result object."""
         ...
 
     async def get(self, path: str, **query: Any) -> Json:
@@ -95,7 +95,7 @@ class HttpClient:
 
     async def call(self, method: str, args: Json) -> Json:
         """See `Client`."""
-        return await self.post(f"/v1/store/{method}", args)
+        return await self.post(f"/v1/{method}" if "/" in method else f"/v1/store/{method}", args)
 
     async def get(self, path: str, **query: Any) -> Json:
         """See `Client`."""

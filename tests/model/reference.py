@@ -71,6 +71,7 @@ class Reference:
         self.runs: dict[str, Run] = {}  # in start order
         self.purged_runs: set[str] = set()
         self.log: list[Json] = []
+        self.memories: dict[tuple[str, str], list[list[Json]]] = {}  # by agent and run, append by append
         self.cursors: dict[str, tuple[str, str]] = {}  # cursor -> subject, ID of the last record read
 
     async def call(self, method: str, args: Json) -> Json:
@@ -79,7 +80,7 @@ class Reference:
 
     def apply(self, method: str, args: Json) -> Json:
         """The same, at once."""
-        handler: Callable[[Json], Json] | None = getattr(self, f"do_{method}", None)
+        handler: Callable[[Json], Json] | None = getattr(self, f"do_{method.replace('/', '_')}", None)
         if handler is None:
             raise shapes.invalid(f"no method {method}")
         return handler(args)
@@ -336,6 +337,30 @@ class Reference:
         if run.status != "running":
             return self.repaired(run, record, same=True)
         return {"append": self.end(run, record, status), "outcome": "stored", "status": status}
+
+    # Product memory
+
+    def do_memory_append_events(self, args: Json) -> Json:
+        args = shapes.fields(args, "arguments", "agent_id", "run_id", "events")
+        appends = self.memories.get(shapes.memory(args), [])
+        events = shapes.memory_events(args.get("events"))
+        if events and events not in appends:
+            self.changing()
+            self.memories[shapes.memory(args)] = [*appends, events]
+        return {}
+
+    def do_memory_load_run(self, args: Json) -> Json:
+        agent_id, run_id = shapes.memory(shapes.fields(args, "arguments", "agent_id", "run_id"))
+        events = [event for append in self.memories.get((agent_id, run_id), []) for event in append]
+        timed = [{**event, "timestamp": shapes.time_text(event["timestamp"])} for event in events]
+        return {"agent_id": agent_id, "run_id": run_id, "events": timed}
+
+    def do_memory_purge_run(self, args: Json) -> Json:
+        memory = shapes.memory(shapes.fields(args, "arguments", "agent_id", "run_id"))
+        if memory in self.memories:
+            self.changing()
+            del self.memories[memory]
+        return {}
 
     def suspension(self, args: Json) -> tuple[Json, Json]:
         """The shape of a suspension: its record, and the checkpoint that the record names."""

@@ -7,13 +7,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.commands import Command, CreateSession, EndSession, PurgeSession
+from schemas.commands import AppendMemory, Command, CreateSession, EndSession, PurgeMemory, PurgeSession
+from schemas.memories import MemorySnapshot
 from schemas.refusals import Code, Refusal, refuse
 from schemas.replays import ModelInput, Prompts, RunTree, ToolCalls, Transcript
 from schemas.values import (
     Answer,
     AppendResult,
     Checkpoint,
+    Done,
     NewRecord,
     Page,
     Purged,
@@ -101,8 +103,10 @@ def done(command: Command) -> Answer:
             return Session(session_id, SessionStatus.ACTIVE, created_at)
         case EndSession(session_id, ended_at):
             return Session(session_id, SessionStatus.ENDED, ended_at, ended_at)
-        case PurgeSession():
+        case PurgeSession() | PurgeMemory():
             return Purged()
+        case AppendMemory():
+            return Done()
         case _:
             return AppendResult("0001", inserted=True, session_status=SessionStatus.ACTIVE)
 
@@ -146,6 +150,17 @@ class FakeReplay:
         return found
 
 
+class FakeMemories:
+    """What is remembered in the same store."""
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+
+    async def load(self, agent_id: str, run_id: str) -> MemorySnapshot | Refusal:
+        found: MemorySnapshot | Refusal = self._read("memory", agent_id, run_id)
+        return found
+
+
 class FakeStore:
     """`decide` answers commands; `values` answers reads, by the method's name or by the ID asked for."""
 
@@ -155,6 +170,7 @@ class FakeStore:
         self.reads: list[tuple[Any, ...]] = []
         self.values: dict[str, Any] = {}
         self.replay = FakeReplay(self._read)
+        self.memories = FakeMemories(self._read)
         self.is_ready = True
         self.state = FakeState()
         self.closed = 0

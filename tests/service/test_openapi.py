@@ -13,7 +13,7 @@ from service.app import make_app
 from service.openapi import describe
 from service.problems import STATUS
 from service.routing import Route
-from tests.service.arguments import ARGUMENTS
+from tests.service.arguments import ARGUMENTS, MEMORY_ARGUMENTS
 from tests.service.fake import FakeStore
 
 ROUTES = make_app(FakeStore()).routes
@@ -22,6 +22,7 @@ DESCRIPTION = describe(ROUTES, "9.9")
 EXPECTED = {
     *(("post", f"/v1/store/{method}") for method in ARGUMENTS),
     ("post", "/v1/store/batch"),
+    *(("post", f"/v1/{method}") for method in MEMORY_ARGUMENTS),
     ("get", "/v1/sessions"),
     ("get", "/v1/sessions/{id}"),
     ("get", "/v1/sessions/{id}/runs"),
@@ -93,6 +94,14 @@ def test_well_formed_arguments_fit_their_description(method: str) -> None:
     validator = OAS31Validator(schema_of(body))
     validator.validate(ARGUMENTS[method])
     assert not validator.is_valid(ARGUMENTS[method] | {"extra": 1})
+
+
+@pytest.mark.parametrize("method", MEMORY_ARGUMENTS)
+def test_well_formed_arguments_of_memory_fit_their_description(method: str) -> None:
+    body = DESCRIPTION["paths"][f"/v1/{method}"]["post"]["requestBody"]["content"]["application/json"]
+    validator = OAS31Validator(schema_of(body))
+    validator.validate(MEMORY_ARGUMENTS[method])
+    assert not validator.is_valid(MEMORY_ARGUMENTS[method] | {"extra": 1})
 
 
 def test_a_batch_fits_its_description() -> None:

@@ -16,8 +16,8 @@ from engine.placement import place
 from projections import layout
 from projections.fold import fold
 from projections.position_rule import PositionRule
-from projections.queries import memory_row
-from projections.rows import MemoryRow, RunRow, SessionRow
+from projections.queries import consumer_row, memory_row
+from projections.rows import ConsumerRow, MemoryRow, RunRow, SessionRow
 from projections.view import Overlay, View
 from schemas.log_record import Kind, LogRecord, encode
 
@@ -85,6 +85,10 @@ class Batch:
         data = self.overlay.get(layout.memory_alike_key(memory.number, appearance))
         return layout.read_numbers(data or b"")
 
+    def consumer(self, name: str) -> ConsumerRow | None:
+        """See `State`."""
+        return consumer_row(self.overlay, name)
+
     def opened(self, position: int) -> Opened:
         """See `State`."""
         written = self._opened.get(position)
@@ -130,4 +134,6 @@ class Batch:
             terminal_status=draft.terminal_status,
             home=draft.home,
             key_id=draft.key_id,
+            consumer=draft.consumer,
+            place=draft.place,
         )

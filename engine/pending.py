@@ -7,13 +7,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.decide import Elsewhere, Needs, Prepared, ReserveRun
-from engine.decide.state import Reserved
+from engine.decide import Elsewhere, Needs, OwnCommand, Prepared
+from engine.decide.state import ConsumerState, Reserved
 from schemas.commands import Command
 from schemas.refusals import Code, Refusal, refuse
 from schemas.values import Answer
 
-Outcome = Answer | Reserved | Needs | Refusal
+Outcome = Answer | Reserved | ConsumerState | Needs | Refusal
 
 _COMMAND_BYTES_BASE: Final = 1024
 
@@ -33,7 +33,7 @@ class CommandSequence:
 class Pending:
     """A command on its way through the partition's loop."""
 
-    command: Command | ReserveRun
+    command: Command | OwnCommand
     elsewhere: Elsewhere
     prepared: Prepared
     command_id: bytes

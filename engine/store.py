@@ -14,10 +14,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from engine.consumers import Consumers
 from engine.cursors import Cursors
 from engine.decide import Needs, Prepared, ReserveRun, check_shape
 from engine.decide.sessions import session_not_found
-from engine.decide.state import NOTHING_ELSEWHERE, NOTHING_PREPARED, Reserved
+from engine.decide.state import NOTHING_ELSEWHERE, NOTHING_PREPARED, ConsumerState, Reserved
 from engine.environment import Environment
 from engine.keys import KeysError, KeyStore, Sealer
 from engine.memories import Memories
@@ -112,6 +113,7 @@ class Store:
         self._release = release
         self._answer_seconds_max = answer_seconds_max
         self.replay = Replay(self._router, cursors, environment)
+        self.consumers = Consumers(partitions, self._router, cursors, environment, self._bounded)
         self.memories = Memories(self._router, lambda: environment.sleep(0), self._bounded)
         self._closed = False
         self._keys_in_making: dict[str, asyncio.Future[bytes]] = {}
@@ -161,7 +163,7 @@ class Store:
             if isinstance(outcome, Purged) and outcome.owner:
                 ids = {"session_id": command.session_id} if isinstance(command, PurgeSession) else {}
                 return await self._finish_purge(outcome.owner, route.home, ids)
-            assert not isinstance(outcome, Reserved), "only the store's own command is answered so"
+            assert not isinstance(outcome, Reserved | ConsumerState), "only the store's own commands are answered so"
             return outcome
         return unavailable("the command could not be prepared; other commands keep changing what it needs")
 

@@ -8,16 +8,22 @@ follow from what came before means that log and projection do not belong togethe
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from projections import layout
 from projections.layout import number_bytes
-from projections.queries import memory_row
-from projections.rows import PURGED, MemoryRow, RunRow, SessionRow, encode_row
+from projections.queries import consumer_row, memory_row
+from projections.rows import PURGED, ConsumerRow, MemoryRow, RunRow, SessionRow, encode_row
 from projections.view import Overlay
+from schemas.consumers import ScopeKind, StartAt
 from schemas.log_record import NO_POSITION, Kind, LogRecord
 from schemas.owners import purged_owner
 from schemas.values import CANCELLATION_INTENT, RUN_STARTED, RunStatus, SessionStatus
+
+
+_CONSUMER_KINDS: Final = frozenset({Kind.CONSUMER_CREATED, Kind.CONSUMER_COMMITTED, Kind.CONSUMER_DELETED})
 
 
 class FoldError(Exception):
@@ -48,6 +54,8 @@ def fold(view: Overlay, record: LogRecord) -> None:
         _memory_appended(view, record)
     elif kind == Kind.MEMORY_PURGED:
         _memory_purged(view, record)
+    elif kind in _CONSUMER_KINDS:
+        _consumer_changed(view, record)
     elif kind != Kind.BARRIER:
         raise FoldError(record.position, f"a record of unknown kind {kind!r}")
 
@@ -162,6 +170,29 @@ def _memory_purged(view: Overlay, record: LogRecord) -> None:
     view.put(layout.purge_key(record.position), purged_owner(record).encode())
     after = MemoryRow(generation=row.key_id, purged=row.generation)
     view.put(layout.memory_key(record.agent_id, record.run_id), encode_row(after))
+
+
+def _consumer_changed(view: Overlay, record: LogRecord) -> None:
+    name = record.consumer
+    row = consumer_row(view, name)
+    there = row is not None and not row.deleted
+    if there == (record.kind == Kind.CONSUMER_CREATED):
+        raise FoldError(record.position, f"{record.kind} of consumer {name!r}, which is {'' if there else 'not '}there")
+    if record.kind == Kind.CONSUMER_CREATED:
+        kind = ScopeKind.SESSION if record.session_id else ScopeKind.RUN if record.run_id else ScopeKind.ALL
+        row = ConsumerRow(
+            generation=record.event_key,
+            scope_kind=kind.value,
+            scope_id=record.session_id or record.run_id,
+            types=tuple(record.type.split(",")) if record.type else (),
+            start_at=StartAt.NOW.value if record.place else StartAt.START.value,
+            place=record.place,
+        )
+    elif record.kind == Kind.CONSUMER_COMMITTED and row is not None:
+        row = row.moved_to(record.place)
+    else:
+        row = ConsumerRow(deleted=True)
+    view.put(layout.consumer_key(name), encode_row(row))
 
 
 def _index(view: Overlay, record: LogRecord, row: RunRow) -> None:

@@ -15,6 +15,7 @@ order.
 ``D`` id     a run ID reserved here for another home         the home partition, four bytes
 ``P`` pos    a purge                                         owner of the keys that go with it
 ``A`` ids    a memory: agent ID, 0, run ID                   `rows.MemoryRow`
+``C`` name   a consumer                                      `rows.ConsumerRow`
 ``L``        a session in the list: inverted created, id     –
 ``r``        owner, run, position: records of a run          –
 ``t``        owner, run, type, 0, position: by type          –
@@ -42,6 +43,7 @@ RUN: Final = b"R"
 RESERVED: Final = b"D"
 PURGE: Final = b"P"
 MEMORY: Final = b"A"
+CONSUMER: Final = b"C"
 SESSION_LIST: Final = b"L"
 RUN_RECORDS: Final = b"r"
 RUN_TYPES: Final = b"t"
@@ -165,6 +167,16 @@ def successors_prefix(owner: int, run: int) -> bytes:
 def memory_key(agent_id: str, run_id: str) -> bytes:
     """The key of a memory's row. No ID holds NUL."""
     return MEMORY + agent_id.encode() + b"\x00" + run_id.encode()
+
+
+def consumer_key(name: str) -> bytes:
+    """The key of a consumer's row."""
+    return CONSUMER + name.encode()
+
+
+def read_consumer_key(key: bytes) -> str:
+    """The name of the consumer whose row has this key."""
+    return key[1:].decode()
 
 
 def memory_appends_prefix(memory: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from projections import layout
-from projections.rows import MemoryRow, RunRow, SessionRow, decode_memory
+from projections.rows import ConsumerRow, MemoryRow, RunRow, SessionRow, decode_consumer, decode_memory
 
 
 class Rows(Protocol):
@@ -46,3 +46,9 @@ def memory_row(rows: Keys, agent_id: str, run_id: str) -> MemoryRow | None:
     """The row of a memory whose home this is; also of one that was purged."""
     data = rows.get(layout.memory_key(agent_id, run_id))
     return None if data is None else decode_memory(data)
+
+
+def consumer_row(rows: Keys, name: str) -> ConsumerRow | None:
+    """The row of a consumer whose home this is; also of one that was deleted."""
+    data = rows.get(layout.consumer_key(name))
+    return None if data is None else decode_consumer(data)

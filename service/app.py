@@ -14,6 +14,7 @@ from service.batch import Batches
 from service.body import Body, Buffers, Disconnected, Receive
 from service.browsers import foreign
 from service.commands import Commands
+from service.consumers import Consumers
 from service.exports import Exports
 from service.metrics import Metrics
 from service.openapi import describe
@@ -141,6 +142,7 @@ class Service:
         yield from Batches(holder, self._metrics).routes()
         yield from Views(holder).routes()
         yield from Exports(holder).routes()
+        yield from Consumers(holder).routes()
         yield from Operations(holder, self._metrics, kafka).routes()
         yield Route(
             "GET",

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from schemas.commands import Command
+from schemas.consumers import Consumer, Scope, StartAt
 from schemas.memories import MemorySnapshot
 from schemas.refusals import Code, Refusal, Refused, refuse
 from schemas.replays import ExportedRun, ModelInput, Prompts, RunTree, ToolCalls, Transcript
 from schemas.values import (
     Answer,
     Checkpoint,
+    Done,
     Page,
     Record,
     RunDetail,
@@ -176,6 +178,26 @@ class MemoriesPort(Protocol):
         ...
 
 
+class ConsumersPort(Protocol):
+    """Named consumers."""
+
+    async def put(self, name: str, scope: Scope, types: Sequence[str], start_at: StartAt) -> Consumer | Refusal:
+        """Make one; the same again is answered as it stands."""
+        ...
+
+    async def commit(self, name: str, cursor: str) -> Consumer | Refusal:
+        """Note up to where one has dealt with what it reads."""
+        ...
+
+    async def delete(self, name: str) -> Done | Refusal:
+        """Remove one."""
+        ...
+
+    async def list(self) -> tuple[Consumer, ...] | Refusal:
+        """Every one, by name."""
+        ...
+
+
 class StorePort(Protocol):
     """A store, as the service asks it. A refusal is an answer; an exception is a bug."""
 
@@ -187,6 +209,11 @@ class StorePort(Protocol):
     @property
     def memories(self) -> MemoriesPort:
         """Product memory, for reading."""
+        ...
+
+    @property
+    def consumers(self) -> ConsumersPort:
+        """Named consumers."""
         ...
 
     async def execute(self, command: Command) -> Answer | Refusal:

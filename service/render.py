@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
+from schemas.consumers import Consumer, Scope, ScopeKind
 from schemas.memories import MemorySnapshot
 from schemas.times import format_time
 from schemas.values import (
@@ -32,6 +33,7 @@ from service.answers import (
     CheckpointAnswer,
     EmbeddedPageAnswer,
     EmbeddedRecordAnswer,
+    ConsumerAnswer,
     JsonObject,
     MemoryAnswer,
     MemoryEventAnswer,
@@ -40,10 +42,12 @@ from service.answers import (
     RecordAnswer,
     RepairAnswer,
     RunAnswer,
+    RunScope,
     RunDetailAnswer,
     SessionAnswer,
     SessionDetailAnswer,
     SessionPageAnswer,
+    SessionScope,
     SessionSummaryAnswer,
     StartAnswer,
     StoreAnswer,
@@ -78,6 +82,27 @@ def snapshot(value: MemorySnapshot) -> MemoryAnswer:
         for each in value.events
     ]
     return {"agent_id": value.agent_id, "run_id": value.run_id, "events": events}
+
+
+def consumer(value: Consumer) -> ConsumerAnswer:
+    """A named consumer."""
+    return {
+        "name": value.name,
+        "scope": _scope(value.scope),
+        "types": list(value.types),
+        "from": value.start_at.value,
+        "cursor": value.cursor,
+    }
+
+
+def _scope(value: Scope) -> Literal["all"] | SessionScope | RunScope:
+    match value.kind:
+        case ScopeKind.ALL:
+            return "all"
+        case ScopeKind.SESSION:
+            return {"session": value.id}
+        case ScopeKind.RUN:
+            return {"run": value.id}
 
 
 def appended(value: AppendResult) -> AppendAnswer:

@@ -7,6 +7,7 @@ is decided in this package: a command's shape in `shape`, the rest in the module
 
 from __future__ import annotations
 
+from engine.decide.consumers import CommitConsumer, ConsumerCommand, DeleteConsumer, PutConsumer, decide_consumer
 from engine.decide.lifecycle import (
     record_cancellation,
     record_suspension,
@@ -38,11 +39,14 @@ from schemas.commands import (
 )
 from schemas.refusals import Refusal
 
-__all__ = ["Decided", "Elsewhere", "Needs", "Prepared", "ReserveRun", "check_shape", "decide"]
+__all__ = ["Decided", "Elsewhere", "Needs", "OwnCommand", "Prepared", "ReserveRun", "check_shape", "decide"]
+
+OwnCommand = ReserveRun | ConsumerCommand
+"""The store's own commands, made of what callers ask for."""
 
 
 def decide(
-    state: State, command: Command | ReserveRun, elsewhere: Elsewhere, prepared: Prepared
+    state: State, command: Command | OwnCommand, elsewhere: Elsewhere, prepared: Prepared
 ) -> Decided | Needs | Refusal:
     """Decide one command whose shape has been checked, on the state of its home partition."""
     match command:
@@ -66,6 +70,8 @@ def decide(
             return purge_session(state, command)
         case AppendMemory() | PurgeMemory():
             return decide_memory(state, command, prepared)
+        case PutConsumer() | CommitConsumer() | DeleteConsumer():
+            return decide_consumer(state, command)
         case ReserveRun():
             return reserve_run(state, command)
         case _:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from projections.rows import MemoryRow, RunRow, SessionRow
+from projections.rows import ConsumerRow, MemoryRow, RunRow, SessionRow
 from schemas.log_record import NO_HOME, Kind, SealedContent
 from schemas.values import Answer, NewRecord
 
@@ -62,6 +62,10 @@ class State(Protocol):
 
     def memory_appends(self, memory: MemoryRow, appearance: str) -> Sequence[int]:
         """The positions of a memory's appends that look like this."""
+        ...
+
+    def consumer(self, name: str) -> ConsumerRow | None:
+        """The row of a consumer whose home this is; also of one that was deleted."""
         ...
 
     def opened(self, position: int) -> Opened:
@@ -120,6 +124,14 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """The answer to the store's own commands on consumers: how one stands."""
+
+    name: str
+    row: ConsumerRow
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A log record that a decision wants, before it has a position, a time and a seal."""
 
@@ -136,11 +148,13 @@ class Draft:
     home: int = NO_HOME
     key_id: bytes = b""
     private: SealedContent | None = None
+    consumer: str = ""
+    place: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
     """An answer and what it writes, in order; nothing for a retry."""
 
-    answer: Answer | Reserved
+    answer: Answer | Reserved | ConsumerState
     drafts: tuple[Draft, ...] = ()

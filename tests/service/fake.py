@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.commands import AppendMemory, Command, CreateSession, EndSession, PurgeMemory, PurgeSession
+from schemas.consumers import Consumer, Scope, StartAt
 from schemas.memories import MemorySnapshot
 from schemas.refusals import Code, Refusal, refuse
 from schemas.replays import ModelInput, Prompts, RunTree, ToolCalls, Transcript
@@ -161,6 +162,29 @@ class FakeMemories:
         return found
 
 
+class FakeConsumers:
+    """The consumers of the same store."""
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+
+    async def put(self, name: str, scope: Scope, types: Sequence[str], start_at: StartAt) -> Consumer | Refusal:
+        found: Consumer | Refusal = self._read("put consumer", name, scope, tuple(types), start_at)
+        return found
+
+    async def commit(self, name: str, cursor: str) -> Consumer | Refusal:
+        found: Consumer | Refusal = self._read("commit consumer", name, cursor)
+        return found
+
+    async def delete(self, name: str) -> Done | Refusal:
+        found: Done | Refusal = self._read("delete consumer", name)
+        return found
+
+    async def list(self) -> tuple[Consumer, ...] | Refusal:
+        found: tuple[Consumer, ...] | Refusal = self._read("list consumers")
+        return found
+
+
 class FakeStore:
     """`decide` answers commands; `values` answers reads, by the method's name or by the ID asked for."""
 
@@ -170,6 +194,7 @@ class FakeStore:
         self.reads: list[tuple[Any, ...]] = []
         self.values: dict[str, Any] = {}
         self.replay = FakeReplay(self._read)
+        self.consumers = FakeConsumers(self._read)
         self.memories = FakeMemories(self._read)
         self.is_ready = True
         self.state = FakeState()

@@ -37,6 +37,10 @@ EXPECTED = {
     ("get", "/v1/runs/{id}/export"),
     ("get", "/v1/sessions/{id}/export"),
     ("get", "/v1/trees/{id}/export"),
+    ("get", "/v1/consumers"),
+    ("put", "/v1/consumers/{name}"),
+    ("delete", "/v1/consumers/{name}"),
+    ("post", "/v1/consumers/{name}/commit"),
     ("get", "/livez"),
     ("get", "/readyz"),
     ("get", "/v1/status"),
@@ -70,7 +74,7 @@ def test_it_holds_every_route_and_no_other() -> None:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
 def test_it_tells_the_parameters_of_each_route(route: Route) -> None:
     described = {(each["in"], each["name"]) for each in operation(route).get("parameters", [])}
-    in_path = {("path", "id")} if "{id}" in route.path else set()
+    in_path = {("path", name) for name in ("id", "name") if f"{{{name}}}" in route.path}
     assert described == {("query", name) for name in route.known} | in_path
     assert all(each["description"] for each in operation(route).get("parameters", []))
 
@@ -84,7 +88,7 @@ def test_it_tells_every_problem_of_each_route(route: Route) -> None:
         assert problem["content"]["application/problem+json"]["schema"] == {
             "$ref": "#/components/schemas/ProblemAnswer"
         }
-    assert ("400" in responses) is (route.verb == "POST")
+    assert ("400" in responses) is (route.verb in ("POST", "PUT"))
     assert "Retry-After" in responses["503"]["headers"]
 
 

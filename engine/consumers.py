@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from engine.cursors import ALL_SUBJECT, Cursors, consumer_subject, run_subject, session_subject
 from engine.decide.common import run_not_found
@@ -31,7 +31,9 @@ from engine.environment import Environment
 from engine.partition import Partition, PartitionUnavailable
 from engine.reads import Reader
 from engine.router import Router
+from engine.streams import Streams
 from engine.streams.places import pack_place, unpack_place
+from engine.streams.stream import Stream
 from projections import layout
 from projections.layout import number_bytes, read_number, read_numbers
 from projections.queries import consumer_row, live_run
@@ -40,6 +42,7 @@ from projections.view import View
 from schemas import limits
 from schemas.consumers import Consumer, Scope, ScopeKind, StartAt
 from schemas.refusals import Refusal, invalid
+from schemas.streams import Portion, StreamRecord
 from schemas.text import check_id, check_type
 from schemas.values import Done
 
@@ -51,13 +54,45 @@ _SCAN_ROWS: Final = 1000
 class Reading:
     """What a consumer reads, and from where: a cursor of its scope's own stream, empty for the start.
 
-    A consumer's own cursors are made of those of that stream by `cursor`.
+    `translated` makes a cursor of the consumer's own of one of that stream.
     """
 
     scope: Scope
     types: tuple[str, ...]
     begin: str
-    cursor: Callable[[str], str]
+    translated: Callable[[str], str]
+
+
+class ConsumerStream:
+    """The stream of a consumer's scope with the consumer's own cursors. Must be closed by who opened it."""
+
+    def __init__(self, under: Stream[Any], translated: Callable[[str], str]) -> None:
+        self._under = under
+        self._translated = translated
+
+    async def take(self) -> Portion | None:
+        """See `engine.streams.stream.Stream`."""
+        portion = await self._under.take()
+        if portion is None:
+            return None
+        records = tuple(StreamRecord(self._translated(each.cursor), each.record) for each in portion.records)
+        return Portion(records, portion.end)
+
+    async def wait(self) -> None:
+        """See `engine.streams.stream.Stream`."""
+        await self._under.wait()
+
+    def wake(self) -> None:
+        """See `engine.streams.stream.Stream`."""
+        self._under.wake()
+
+    async def waiting_bytes(self, bytes_max: int) -> int:
+        """See `engine.streams.stream.Stream`."""
+        return await self._under.waiting_bytes(bytes_max)
+
+    def close(self) -> None:
+        """See `engine.streams.stream.Stream`."""
+        self._under.close()
 
 
 class Consumers:
@@ -69,6 +104,7 @@ class Consumers:
         router: Router,
         cursors: Cursors,
         environment: Environment,
+        streams: Streams,
         bounded: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
         """`bounded` ends what takes longer than a caller waits."""
@@ -76,6 +112,7 @@ class Consumers:
         self._router = router
         self._cursors = cursors
         self._environment = environment
+        self._streams = streams
         self._bounded = bounded
 
     async def put(self, name: str, scope: Scope, types: Sequence[str], start_at: StartAt) -> Consumer | Refusal:
@@ -150,12 +187,27 @@ class Consumers:
         under, own = _subject(row.scope), consumer_subject(name, row.generation)
 
         def translated(text: str) -> str:
-            found = self._cursors.read(under, text)
-            assert not isinstance(found, Refusal), "the scope's own stream makes cursors of the scope"
-            return self._cursors.make(own, found)
+            place = self._cursors.read(under, text)
+            assert not isinstance(place, Refusal), "the scope's own stream makes cursors of the scope"
+            return self._cursors.make(own, place)
 
         begin = self._cursors.make(under, _as_in_cursor(row.scope, place)) if place else ""
         return Reading(row.scope, row.types, begin, translated)
+
+    async def stream(self, name: str, cursor: str = "", *, follow: bool = True) -> ConsumerStream | Refusal:
+        """What a consumer reads, from a cursor of its own, or where there is none from what it has committed."""
+        reading = await self.reading(name, cursor)
+        if isinstance(reading, Refusal):
+            return reading
+        scope, types, begin = reading.scope, reading.types, reading.begin
+        opened: Stream[Any] | Refusal
+        if scope.kind is ScopeKind.ALL:
+            opened = await self._streams.everything(begin, types, follow=follow)
+        elif scope.kind is ScopeKind.RUN:
+            opened = await self._streams.run(scope.id, begin, types, follow=follow)
+        else:
+            opened = await self._streams.session(scope.id, begin, types, follow=follow)
+        return opened if isinstance(opened, Refusal) else ConsumerStream(opened, reading.translated)
 
     # -- inside
 

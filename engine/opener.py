@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.decide.state import Opened
 from engine.keys.sealing import Sealer, pack, unpack
-from engine.logs.interface import Log, LogCorrupt
+from engine.logs.interface import Log, LogCorrupt, LogEntry
 from schemas.log_record import (
     LogRecord,
     RecordUnreadable,
@@ -51,6 +51,10 @@ class Opener:
             Record(record_id(self._partition, position), opened.record)
             for position, opened in zip(positions, self.open_all(positions), strict=True)
         ]
+
+    def stored(self, position: int, end: int, records_max: int) -> list[LogEntry]:
+        """The entries of the log from a position to before another, those that do not count among them."""
+        return self._log.stored(self._partition, position, end, records_max)
 
     def plain(self, position: int) -> LogRecord:
         """The record at a position without opening what is sealed in it."""

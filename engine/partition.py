@@ -20,6 +20,7 @@ from engine.opener import Opener
 from engine.pending import CommandSequence, Outcome, Pending, Queue, QueueLimits, command_bytes, unavailable
 from engine.projection import LogRewritten, Projection
 from engine.purges import Purges
+from engine.watchers import Watchers
 from engine.writer import Writer, command_id_bytes
 from projections.errors import ProjectionDamaged, ProjectionError
 from projections.fold import FoldError
@@ -35,6 +36,8 @@ log = logging.getLogger("runstore.partition")
 recovery_wait_seconds_first: Final = 0.1
 recovery_wait_seconds_max: Final = 5.0
 reads_waiting_max: Final = 10_000
+follow_seconds: Final = 0.05
+"""How often a log that others write to is asked for its end while anyone watches and nothing else is to be done."""
 
 _DAMAGED_LOG = (LogCorrupt, HistoryBroken, FoldError)
 
@@ -111,10 +114,14 @@ class Partition:
         self._projection = projection
         self._environment = environment
         self._purges = purges
-        self._writer = Writer(number, the_log, projection, opener, environment, purges, strict_reads=strict_reads)
+        self._wake = asyncio.Event()
+        self.watchers = Watchers(self._wake.set)
+        """Who is told when what is applied here moves on."""
+        self._writer = Writer(
+            number, the_log, projection, opener, environment, purges, self.watchers, strict_reads=strict_reads
+        )
         self._queue = Queue(limits)
         self._reads: list[_Read] = []
-        self._wake = asyncio.Event()
         self._turn_lock = asyncio.Lock()
         self._closing = False
         self._state = State.STARTING
@@ -142,6 +149,7 @@ class Partition:
             return
         self._closing = True
         self._wake.set()
+        self.watchers.reset()
         if self._task is not None:
             await self._task
         self._state = State.CLOSED
@@ -152,6 +160,11 @@ class Partition:
     def ready(self) -> bool:
         """True while the partition serves: it has applied the end that the log had when it was opened."""
         return self._state is State.SERVING
+
+    @property
+    def over(self) -> bool:
+        """True once the partition will not serve again."""
+        return self._closing or self._state in (State.STOPPED, State.CLOSED)
 
     @property
     def view(self) -> View:
@@ -269,7 +282,20 @@ class Partition:
                     await self._guarded(self._writer.settle())
             else:
                 self._wake.clear()
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait until something is to be done; while anyone watches a log that others write to, look at it."""
+        if self._log.exclusive or not self.watchers or self._state is not State.SERVING:
+            await self._wake.wait()
+            return
+        try:
+            async with asyncio.timeout(follow_seconds):
                 await self._wake.wait()
+        except TimeoutError:
+            async with self._turn_lock:
+                if self._state is State.SERVING:
+                    await self._guarded(self._writer.follow())
 
     async def _turn(self) -> None:
         """One batch: everything that waits now, until all of it is answered."""
@@ -346,6 +372,7 @@ class Partition:
         """Stop for good: the log is damaged, and nothing may be answered past the damage."""
         self._state = State.STOPPED
         self._last_error = str(error)
+        self.watchers.reset()
         log.critical("partition %d has stopped: %s", self.number, error)
 
     def _recover(self, error: Exception) -> None:
@@ -383,6 +410,7 @@ class Partition:
                 self._rebuild_next = False
                 self._recovery_wait = recovery_wait_seconds_first
                 self._last_error = ""
+                self.watchers.reset()
 
     async def _wait_before_reopening(self) -> None:
         log.error("partition %d cannot serve yet: %s", self.number, self._last_error)

@@ -29,6 +29,7 @@ from engine.reads import Reader
 from engine.replay import Replay
 from engine.router import Router
 from engine.session_list import list_sessions
+from engine.streams import Streams
 from projections import layout
 from projections.queries import memory_row
 from projections.rebuild import Verified
@@ -113,8 +114,9 @@ class Store:
         self._release = release
         self._answer_seconds_max = answer_seconds_max
         self.replay = Replay(self._router, cursors, environment)
-        self.consumers = Consumers(partitions, self._router, cursors, environment, self._bounded)
         self.memories = Memories(self._router, lambda: environment.sleep(0), self._bounded)
+        self.streams = Streams(partitions, self._router, cursors, environment)
+        self.consumers = Consumers(partitions, self._router, cursors, environment, self.streams, self._bounded)
         self._closed = False
         self._keys_in_making: dict[str, asyncio.Future[bytes]] = {}
         self._rebuild: asyncio.Task[None] | None = None

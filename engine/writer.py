@@ -39,9 +39,11 @@ from engine.opener import Opener
 from engine.pending import NOT_TRIED, CommandSequence, Outcome, Pending, unavailable
 from engine.projection import LogRewritten, Projection
 from engine.purges import Purges
+from engine.watchers import Watchers
 from projections.errors import ProjectionError
 from projections.position_rule import CountedCommand
 from projections.rebuild import apply
+from schemas.log_record import LogRecord
 from schemas.owners import purged_owner
 from schemas.refusals import Refusal
 
@@ -71,6 +73,7 @@ class Writer:
         opener: Opener,
         environment: Environment,
         purges: Purges,
+        watchers: Watchers,
         *,
         strict_reads: bool = False,
     ) -> None:
@@ -81,6 +84,9 @@ class Writer:
         self._opener = opener
         self._environment = environment
         self._purges = purges
+        self._watchers = watchers
+        self._news: list[LogRecord] = []
+        """What was read and applied, and its watchers have not been told of yet."""
         self._strict_reads = strict_reads
         self._keys_behind = False
         """True while others may have made keys that are not known here and sealed what has been applied."""
@@ -129,6 +135,7 @@ class Writer:
             if landed == batch.first_position:
                 self._apply(batch)
                 _answer(outcomes)
+                self._watchers.tell(batch.records)
                 return True
             if landed is None and not self.unsettled:
                 return False
@@ -148,6 +155,13 @@ class Writer:
         give_up_at = self._environment.monotonic() + give_up_seconds
         if not await self._settle(give_up_at):
             await self._environment.sleep(wait_seconds_max)
+
+    async def follow(self) -> bool:
+        """Apply what others have appended, if anything, while nothing waits."""
+        await self._learn_keys()
+        if await self._end() > self._projection.rule.end:
+            await self._read_gap()
+        return True
 
     def _decide_turn(self, owed: list[Pending]) -> tuple[Batch, Outcomes]:
         """Decide in order; where that writes nothing and reads are strict, a barrier will prove that it is not old."""
@@ -251,10 +265,15 @@ class Writer:
         if self._keys_behind:
             await self._opener.refresh()
             self._keys_behind = False
+        # Not before: what they will read could not be opened.
+        news, self._news = self._news, []
+        self._watchers.tell(news)
 
     def _tell(self, commands: Iterable[CountedCommand]) -> None:
         """Give the answers that were decided with a batch of ours that counts, once all of it has been applied."""
         for command in commands:
+            if self._watchers:
+                self._news += command.records
             first, last = command.records[0], command.records[-1]
             if owner := purged_owner(first):
                 self._purges.applied(self._number, owner, first.position)

@@ -22,7 +22,6 @@ from schemas.log_record import NO_POSITION, Kind, LogRecord
 from schemas.owners import purged_owner
 from schemas.values import CANCELLATION_INTENT, RUN_STARTED, RunStatus, SessionStatus
 
-
 _CONSUMER_KINDS: Final = frozenset({Kind.CONSUMER_CREATED, Kind.CONSUMER_COMMITTED, Kind.CONSUMER_DELETED})
 
 

@@ -14,7 +14,9 @@ from service.batch import Batches
 from service.body import Body, Buffers, Disconnected, Receive
 from service.browsers import foreign
 from service.commands import Commands
+from service.connections import abort
 from service.consumers import Consumers
+from service.events import Dropped, EventStream, StreamTimes
 from service.exports import Exports
 from service.metrics import Metrics
 from service.openapi import describe
@@ -22,6 +24,7 @@ from service.operations import Operations
 from service.ports import KafkaPlace, StoreHolder, StorePort
 from service.query import parse_query
 from service.routing import Call, Reply, Route, Router, refused, text
+from service.streams import EventStreams
 from service.unexpected import unexpected
 from service.views import Views
 
@@ -42,13 +45,20 @@ def make_app(store: StorePort, version: str = "") -> Service:
 class Service:
     """The HTTP interface of a store, as an ASGI application."""
 
-    def __init__(self, holder: StoreHolder, version: str = "", kafka: KafkaPlace | None = None) -> None:
+    def __init__(
+        self,
+        holder: StoreHolder,
+        version: str = "",
+        kafka: KafkaPlace | None = None,
+        stream_times: StreamTimes | None = None,
+    ) -> None:
         self.in_flight = 0
         self._version = version
         self._draining = False
         self._idle = asyncio.Event()
         self._buffers = Buffers()
         self._metrics = Metrics(lambda: self.in_flight)
+        self._streams = EventStreams(holder, self._metrics, stream_times or StreamTimes())
         self.routes: tuple[Route, ...] = tuple(self._routes(holder, kafka))
         self._router = Router([(route.verb, route.path, route) for route in self.routes])
         self._description: bytes | None = None
@@ -56,12 +66,20 @@ class Service:
     def drain(self) -> None:
         """Take no request any more: each that still comes is `unavailable`, and its connection ends."""
         self._draining = True
-        if self.in_flight == 0:
-            self._idle.set()
+        self._check_idle()
 
     async def idle(self) -> None:
-        """Wait until no request waits for its answer any more. For after `drain`."""
+        """Wait until no request waits for its answer any more, streams apart. For after `drain`."""
         await self._idle.wait()
+
+    async def end_streams(self) -> None:
+        """End every stream with what is there for its reader, and wait until all have ended."""
+        self._streams.end()
+        await self._streams.ended.wait()
+
+    def _check_idle(self) -> None:
+        if self._draining and self.in_flight == 0:
+            self._idle.set()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -84,15 +102,17 @@ class Service:
                 reply = refused(invalid(f"this path takes {allow} only"), 405, ((b"allow", allow.encode()),))
             else:
                 reply = await self._handle(route, found.ids, scope["query_string"], body)
-            await self._send(reply, scope["method"], body, send)
+            if reply.live is None:
+                await self._send(reply, scope["method"], body, send)
         except Disconnected:
             return
         finally:
             body.release()
             self.in_flight -= 1
             self._metrics.request(route.path if route is not None else "none", perf_counter() - begun)
-            if self._draining and self.in_flight == 0:
-                self._idle.set()
+            self._check_idle()
+        if reply.live is not None:
+            await self._send_events(reply, reply.live, scope, body, send)
 
     async def _handle(self, route: Route, ids: tuple[str, ...], query: bytes, body: Body) -> Reply:
         if self.in_flight > requests_in_flight_max and route.tag != "operations":
@@ -137,12 +157,33 @@ class Service:
                 return
         await send({"type": "http.response.body", "body": b""})
 
+    async def _send_events(self, reply: Reply, stream: EventStream, scope: Message, body: Body, send: Send) -> None:
+        async def send_bytes(piece: bytes) -> None:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+        self._streams.begin(stream)
+        try:
+            headers = [*reply.headers, *(_CLOSE if self._draining else ())]
+            await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+            if scope["method"] != "HEAD":
+                await stream.run(send_bytes, body.disconnected())
+            await send({"type": "http.response.body", "body": b""})
+        except Dropped:
+            abort(scope)
+        except Exception as error:  # noqa: BLE001 - bugs stay inside
+            self._metrics.bug()
+            unexpected(error)
+            abort(scope)
+        finally:
+            self._streams.done(stream)
+
     def _routes(self, holder: StoreHolder, kafka: KafkaPlace | None) -> Iterator[Route]:
         yield from Commands(holder, self._metrics).routes()
         yield from Batches(holder, self._metrics).routes()
         yield from Views(holder).routes()
         yield from Exports(holder).routes()
         yield from Consumers(holder).routes()
+        yield from self._streams.routes()
         yield from Operations(holder, self._metrics, kafka).routes()
         yield Route(
             "GET",

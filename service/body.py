@@ -47,7 +47,7 @@ class Body:
 
     async def read(self) -> bytes | Refusal:
         """All of it; `too_large` as soon as it is known to be beyond 16 MiB. Raises `Disconnected`."""
-        declared = self._header(b"content-length")
+        declared = self.header(b"content-length")
         if declared is not None and declared.isdigit() and int(declared) > body_bytes_max:
             return too_large()
         parts: list[bytes] = []
@@ -62,7 +62,7 @@ class Body:
 
     async def linger(self) -> None:
         """Throw away what still comes, up to a bound in bytes and time. Raises nothing."""
-        if self._header(b"expect") is not None:
+        if self.header(b"expect") is not None:
             return  # the caller waits to be asked for its body, and was not
         left = linger_bytes_max
         try:
@@ -72,6 +72,15 @@ class Body:
                     self.release()
         except (TimeoutError, Disconnected):
             return
+
+    def header(self, name: bytes) -> bytes | None:
+        """A header of the request, its name in lower case; None where it is absent."""
+        return next((value for key, value in self._headers if key == name), None)
+
+    async def disconnected(self) -> None:
+        """Wait until the caller goes away, whatever else it sends. For a request whose answer does not end."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
 
     def release(self) -> None:
         """The body is not held any more."""
@@ -87,9 +96,6 @@ class Body:
         self._buffers.held_bytes += len(part)
         self.whole = not message.get("more_body", False)
         return part
-
-    def _header(self, name: bytes) -> bytes | None:
-        return next((value for key, value in self._headers if key == name), None)
 
 
 def too_large() -> Refusal:

@@ -40,6 +40,15 @@ class Metrics:
         Gauge(
             "runstore_requests_in_flight", "Requests that wait for their answer.", registry=self._registry
         ).set_function(in_flight)
+        self._stream_events = Counter(
+            "runstore_stream_events", "Records sent over streams, once for each reader.", registry=self._registry
+        )
+        self._streams_dropped = Counter(
+            "runstore_stream_readers_dropped", "Readers of streams dropped for not reading.", registry=self._registry
+        )
+        self._stream_readers = Gauge(
+            "runstore_stream_readers", "Readers that streams are being sent to.", registry=self._registry
+        )
         ProcessCollector(registry=self._registry)
         self._command_children: dict[tuple[str, str], Counter] = {}
         self._request_children: dict[str, Histogram] = {}
@@ -57,6 +66,18 @@ class Metrics:
         if child is None:
             child = self._request_children[route] = self._requests.labels(route)
         child.observe(seconds)
+
+    def count_readers(self, readers: Callable[[], int]) -> None:
+        """Ask this for the number of readers of streams."""
+        self._stream_readers.set_function(readers)
+
+    def stream_events(self, count: int) -> None:
+        """Count records that are sent to one reader."""
+        self._stream_events.inc(count)
+
+    def stream_dropped(self) -> None:
+        """Count a reader that was dropped."""
+        self._streams_dropped.inc()
 
     def bug(self) -> None:
         """Count an unexpected error."""

@@ -79,6 +79,10 @@ def _operation(route: Route, schemas: dict[tuple[str, str], Any]) -> dict[str, A
         {"name": each.name, "in": "query", "description": each.description, "schema": each.schema}
         for each in route.parameters
     ]
+    parameters += [
+        {"name": each.name, "in": "header", "description": each.description, "schema": each.schema}
+        for each in route.headers
+    ]
     if parameters:
         operation["parameters"] = parameters
     if route.arguments is not None:

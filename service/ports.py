@@ -11,6 +11,7 @@ from schemas.consumers import Consumer, Scope, StartAt
 from schemas.memories import MemorySnapshot
 from schemas.refusals import Code, Refusal, Refused, refuse
 from schemas.replays import ExportedRun, ModelInput, Prompts, RunTree, ToolCalls, Transcript
+from schemas.streams import Portion
 from schemas.values import (
     Answer,
     Checkpoint,
@@ -134,6 +135,50 @@ class ExportPort(Protocol):
         ...
 
 
+class StreamPort(Protocol):
+    """Records as they come. Whoever opened it closes it."""
+
+    async def take(self) -> Portion | None:
+        """The next portion; None where nothing follows yet. Raises `Refused` where nothing ever will."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until more may follow."""
+        ...
+
+    def wake(self) -> None:
+        """End a wait."""
+        ...
+
+    async def waiting_bytes(self, bytes_max: int) -> int:
+        """About how many bytes of records follow, counted until there are more than so many."""
+        ...
+
+    def close(self) -> None:
+        """Wait for nothing any more. Safe to repeat."""
+        ...
+
+
+class StreamsPort(Protocol):
+    """What can be streamed: from a cursor on (empty: the start), of these types only where any are given."""
+
+    async def run(
+        self, run_id: str, cursor: str, types: Sequence[str] = (), *, follow: bool = True
+    ) -> StreamPort | Refusal:
+        """The records of a run."""
+        ...
+
+    async def session(
+        self, session_id: str, cursor: str, types: Sequence[str] = (), *, follow: bool = True
+    ) -> StreamPort | Refusal:
+        """The records of a session."""
+        ...
+
+    async def everything(self, cursor: str, types: Sequence[str] = (), *, follow: bool = True) -> StreamPort | Refusal:
+        """Every record."""
+        ...
+
+
 class ReplayPort(Protocol):
     """What is read back from a run's records."""
 
@@ -197,6 +242,10 @@ class ConsumersPort(Protocol):
         """Every one, by name."""
         ...
 
+    async def stream(self, name: str, cursor: str = "", *, follow: bool = True) -> StreamPort | Refusal:
+        """What one reads, from a cursor of its own, or where there is none from what it has committed."""
+        ...
+
 
 class StorePort(Protocol):
     """A store, as the service asks it. A refusal is an answer; an exception is a bug."""
@@ -214,6 +263,11 @@ class StorePort(Protocol):
     @property
     def consumers(self) -> ConsumersPort:
         """Named consumers."""
+        ...
+
+    @property
+    def streams(self) -> StreamsPort:
+        """Records as they come."""
         ...
 
     async def execute(self, command: Command) -> Answer | Refusal:

@@ -11,6 +11,7 @@ import msgspec
 from schemas.refusals import Code, Refusal
 from service.answers import JsonObject
 from service.body import Body
+from service.events import EventStream
 from service.json_text import encoded
 from service.problems import RETRY_AFTER_SECONDS, STATUS, problem
 from service.query import Query, decode_percent
@@ -29,7 +30,7 @@ _RETRY: Final[tuple[Header, ...]] = (*_PROBLEM, (b"retry-after", str(RETRY_AFTER
 class Reply:
     """An answer as bytes. `outcome` is `ok` or the refusal's code; `close` ends the connection after it.
 
-    `chunks`, where there are any, are sent one by one in place of `body`.
+    `chunks`, where there are any, are sent one by one in place of `body`; so is `live`, a stream that may never end.
     """
 
     status: int
@@ -38,6 +39,7 @@ class Reply:
     outcome: str = "ok"
     close: bool = False
     chunks: AsyncIterator[bytes] | None = None
+    live: EventStream | None = None
 
 
 def answered(answer: JsonObject) -> Reply:
@@ -53,6 +55,12 @@ def text(body: bytes, content_type: bytes) -> Reply:
 def streamed(chunks: AsyncIterator[bytes], content_type: bytes) -> Reply:
     """200 with a body of another kind, sent as it is made."""
     return Reply(200, b"", ((b"content-type", content_type), *_COMMON), chunks=chunks)
+
+
+def live(stream: EventStream, content_type: bytes) -> Reply:
+    """200 with a stream; whoever is between must hand on each event as it comes."""
+    headers = ((b"content-type", content_type), *_COMMON, (b"x-accel-buffering", b"no"))
+    return Reply(200, b"", headers, live=stream)
 
 
 def refused(
@@ -78,7 +86,7 @@ Handler = Callable[[Call], Awaitable[Reply]]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A query parameter of a route, as the description of the interface tells it."""
+    """A query parameter or a header of a route, as the description of the interface tells it."""
 
     name: str
     schema: dict[str, Any]
@@ -103,6 +111,7 @@ class Route:
     parameters: tuple[Parameter, ...] = ()
     codes: tuple[Code, ...] = ()
     content_type: str = "application/json"
+    headers: tuple[Parameter, ...] = ()
     tag: str = "store"
 
     @property

@@ -22,6 +22,8 @@ import uvicorn
 
 from schemas.refusals import Refusal
 from service.app import Service
+from service.connections import Connection
+from service.events import StreamTimes
 from service.ports import KafkaPlace, StoreHolder, StorePort
 
 OpenStore = Callable[[], Awaitable[StorePort]]
@@ -80,6 +82,7 @@ async def serve(
     announce: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
     drain_seconds: float = drain_seconds_max,
+    stream_times: StreamTimes | None = None,
 ) -> None:
     """Serve a store at a bound socket until SIGTERM, SIGINT or `stop`, then stop gracefully.
 
@@ -90,11 +93,11 @@ async def serve(
     stop = stop or asyncio.Event()
     host, port = listener.getsockname()[:2]
     holder = StoreHolder()
-    service = Service(holder, version, kafka)
+    service = Service(holder, version, kafka, stream_times)
     server = _Server(
         uvicorn.Config(
             service,
-            http="httptools",
+            http=Connection,
             ws="none",
             lifespan="off",
             access_log=False,
@@ -167,6 +170,8 @@ async def _stop(
     server.stop_listening()
     service.drain()
     await _within(drain_seconds, service.idle())
+    # What was answered until now is there for them; what comes later they read when they come back.
+    await _within(farewell_seconds_max, service.end_streams())
     if not starting.done():
         starting.cancel()
         await asyncio.wait({starting})
@@ -176,6 +181,7 @@ async def _stop(
             await store.close()
     finally:
         await _within(farewell_seconds_max, service.idle())
+        await _within(farewell_seconds_max, service.end_streams())
         server.should_exit = True
         await serving
 

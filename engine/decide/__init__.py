@@ -70,10 +70,13 @@ def decide(
             return purge_session(state, command)
         case AppendMemory() | PurgeMemory():
             return decide_memory(state, command, prepared)
-        case PutConsumer() | CommitConsumer() | DeleteConsumer():
-            return decide_consumer(state, command)
-        case ReserveRun():
-            return reserve_run(state, command)
+        case ReserveRun() | PutConsumer() | CommitConsumer() | DeleteConsumer():
+            return _decide_own(state, command)
         case _:
             start: Start = command
             return decide_start(state, start, elsewhere, prepared)
+
+
+def _decide_own(state: State, command: OwnCommand) -> Decided | Refusal:
+    """Decide one of the store's own commands."""
+    return reserve_run(state, command) if isinstance(command, ReserveRun) else decide_consumer(state, command)

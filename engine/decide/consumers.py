@@ -1,8 +1,8 @@
 """Deciding on named consumers: made, committed, deleted.
 
-A consumer's **generation** is random and made with it: its cursors are told by that from those of an earlier consumer of
-the same name. What is committed only grows, partition by partition: of two readers that share a consumer, each may be
-ahead of the other in some.
+A consumer's **generation** is random and made with it: its cursors are told by that from those of an earlier consumer
+of the same name. What is committed only grows, partition by partition: of two readers that share a consumer, each may
+be ahead of the other in some.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from schemas.values import Done, NewRecord
 
 @dataclass(frozen=True, slots=True)
 class PutConsumer:
-    """Make a consumer that begins at `place`, empty if and only if that is the start; `types` are sorted. The store's own form of what a caller asks for."""
+    """Make a consumer that begins at `place`, empty if and only if that is the start; `types` are sorted."""
 
     name: str
     scope: Scope

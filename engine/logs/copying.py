@@ -78,6 +78,30 @@ class Copying:
             self._report_missing(partition, missing)
         return [value for value in values if value is not None]
 
+    def stored(self, partition: int, position: int, end: int, records_max: int) -> list[LogEntry]:
+        """Entries from a position to before an end, where the copy is whole. Raises as `fetch` does."""
+        whole = min(end, self._copy.end(partition))
+        if position >= whole:
+            if position < end:
+                self._mend(partition)
+                raise LogUnavailable(
+                    f"partition {partition}: the copy from position {position} on is not whole, and is read again",
+                    partition=partition,
+                    position=position,
+                )
+            return []
+        try:
+            found = self._copy.stored(partition, position, whole, records_max)
+        except LogError:
+            # A damaged block fails them all.
+            positions = range(position, min(whole, position + records_max))
+            values = self._copy.fetch(partition, positions)
+            found = list(zip(positions, values, strict=True))
+        missing = [offset for offset, value in found if value is None]
+        if missing:
+            self._report_missing(partition, missing)
+        return [LogEntry(offset, value) for offset, value in found if value is not None]
+
     def _report_missing(self, partition: int, missing: Sequence[int]) -> None:
         known = max(self._copy.end(partition), self._ends.get(partition, 0))
         for position in missing:

@@ -123,6 +123,11 @@ class EmbeddedLog:
         """See `Log`. Also raises `LogUnavailable`."""
         return self._opened().fetch(partition, positions)
 
+    def stored(self, partition: int, position: int, end: int, records_max: int) -> list[LogEntry]:
+        """See `Log`. Returns at most about 4 MiB."""
+        files = self._sound(partition)
+        return files.read(partition, position, min(end, self._ends[partition]), records_max)
+
     async def start(self, partition: int) -> int:
         """See `Log`."""
         assert 0 <= partition < self._partitions

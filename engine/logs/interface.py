@@ -95,6 +95,14 @@ class Log(Protocol):
         """
         ...
 
+    def stored(self, partition: int, position: int, end: int, records_max: int) -> list[LogEntry]:
+        """Return up to `records_max` entries from `position` to before `end`, at once, from local storage.
+
+        May return fewer than there are, but none only when there is none; `end` must have been applied. Raises
+        `LogCorrupt`, and `LogUnavailable` for what must be copied again first.
+        """
+        ...
+
     async def start(self, partition: int) -> int:
         """Return the first offset that can be read (0 for a log that never forgets)."""
         ...

@@ -183,6 +183,10 @@ class KafkaLog:
         """See `Log`. Also raises `LogUnavailable`, for what must be copied again first."""
         return self._copying.fetch(partition, positions)
 
+    def stored(self, partition: int, position: int, end: int, records_max: int) -> list[LogEntry]:
+        """See `Log`."""
+        return self._copying.stored(partition, position, end, records_max)
+
     async def start(self, partition: int) -> int:
         """See `Log`. Raises `LogUnavailable`."""
         self._check_open()

@@ -83,6 +83,23 @@ class LocalCopy:
             values = [self._get(partition, key) for key in keys]
         return [_checked(value) for value in values]
 
+    def stored(self, partition: int, begin: int, end: int, records_max: int) -> list[tuple[int, bytes | None]]:
+        """Return what is held from a position to before another, None for what is damaged. Raises a `LogError`."""
+        found: list[tuple[int, bytes | None]] = []
+        end_key = _KEY.pack(partition, end)
+        with translated("read", partition, begin):
+            iterator = self._database.iter()
+            try:
+                iterator.seek(_KEY.pack(partition, begin))
+                while len(found) < records_max and iterator.valid() and (key := iterator.key()) < end_key:
+                    if len(key) == _KEY.size:
+                        found.append((int.from_bytes(key[2:], "big"), _checked(iterator.value())))
+                    iterator.next()
+                iterator.status()
+            finally:
+                del iterator
+        return found
+
     def held(self, partition: int, begin: int) -> Iterator[LogEntry]:
         """Yield what is held from a position on, without what is damaged; nothing may be written meanwhile."""
         while found := self._held(partition, begin):

@@ -301,6 +301,10 @@ class SimulatedLog:
             found.append(entries[0].data)
         return found
 
+    def stored(self, partition: int, position: int, end: int, records_max: int) -> list[LogEntry]:
+        """See `Log`."""
+        return [entry for entry in self.storage.entries(partition, position, records_max) if entry.offset < end]
+
     async def start(self, partition: int) -> int:
         """See `Log`."""
         assert 0 <= partition < self.partitions

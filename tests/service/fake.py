@@ -30,7 +30,7 @@ from schemas.values import (
     SessionStatus,
     StartOutcome,
 )
-from service.ports import ExportPort
+from service.ports import ExportPort, StreamPort
 
 NOON = 1_796_050_606_812
 NOON_TEXT = "2026-11-30T14:56:46.812Z"
@@ -184,6 +184,33 @@ class FakeConsumers:
         found: tuple[Consumer, ...] | Refusal = self._read("list consumers")
         return found
 
+    async def stream(self, name: str, cursor: str = "", *, follow: bool = True) -> StreamPort | Refusal:
+        found: StreamPort | Refusal = self._read("consumer stream", name, cursor, follow)
+        return found
+
+
+class FakeStreams:
+    """Streams of the same store: `values` holds what their opening answers."""
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+
+    async def run(
+        self, run_id: str, cursor: str, types: Sequence[str] = (), *, follow: bool = True
+    ) -> StreamPort | Refusal:
+        found: StreamPort | Refusal = self._read("run stream", run_id, cursor, tuple(types), follow)
+        return found
+
+    async def session(
+        self, session_id: str, cursor: str, types: Sequence[str] = (), *, follow: bool = True
+    ) -> StreamPort | Refusal:
+        found: StreamPort | Refusal = self._read("session stream", session_id, cursor, tuple(types), follow)
+        return found
+
+    async def everything(self, cursor: str, types: Sequence[str] = (), *, follow: bool = True) -> StreamPort | Refusal:
+        found: StreamPort | Refusal = self._read("stream", cursor, tuple(types), follow)
+        return found
+
 
 class FakeStore:
     """`decide` answers commands; `values` answers reads, by the method's name or by the ID asked for."""
@@ -196,6 +223,7 @@ class FakeStore:
         self.replay = FakeReplay(self._read)
         self.consumers = FakeConsumers(self._read)
         self.memories = FakeMemories(self._read)
+        self.streams = FakeStreams(self._read)
         self.is_ready = True
         self.state = FakeState()
         self.closed = 0

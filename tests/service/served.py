@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from service.events import StreamTimes
 from service.ports import KafkaPlace, StorePort
 from service.server import OpenStore, bind, serve
 
@@ -59,7 +60,11 @@ async def read_raw(reader: asyncio.StreamReader) -> Raw:
 
 @asynccontextmanager
 async def served(
-    store: StorePort | OpenStore, *, drain_seconds: float = 5.0, kafka: KafkaPlace | None = None
+    store: StorePort | OpenStore,
+    *,
+    drain_seconds: float = 5.0,
+    kafka: KafkaPlace | None = None,
+    stream_times: StreamTimes | None = None,
 ) -> AsyncIterator[Served]:
     """Serve a store, or what opens one, until the block ends."""
     listener = bind("127.0.0.1", 0)
@@ -81,6 +86,7 @@ async def served(
             announce=lines.append,
             stop=stop,
             drain_seconds=drain_seconds,
+            stream_times=stream_times,
         )
     )
     limits = httpx.Limits(max_connections=100)

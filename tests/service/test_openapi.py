@@ -41,6 +41,10 @@ EXPECTED = {
     ("put", "/v1/consumers/{name}"),
     ("delete", "/v1/consumers/{name}"),
     ("post", "/v1/consumers/{name}/commit"),
+    ("get", "/v1/consumers/{name}/stream"),
+    ("get", "/v1/runs/{id}/stream"),
+    ("get", "/v1/sessions/{id}/stream"),
+    ("get", "/v1/stream"),
     ("get", "/livez"),
     ("get", "/readyz"),
     ("get", "/v1/status"),
@@ -75,7 +79,8 @@ def test_it_holds_every_route_and_no_other() -> None:
 def test_it_tells_the_parameters_of_each_route(route: Route) -> None:
     described = {(each["in"], each["name"]) for each in operation(route).get("parameters", [])}
     in_path = {("path", name) for name in ("id", "name") if f"{{{name}}}" in route.path}
-    assert described == {("query", name) for name in route.known} | in_path
+    in_header = {("header", "Last-Event-ID")} if route.path.endswith("/stream") else set()
+    assert described == {("query", name) for name in route.known} | in_path | in_header
     assert all(each["description"] for each in operation(route).get("parameters", []))
 
 

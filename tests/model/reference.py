@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from schemas.refusals import Code, Refusal, Refused
 from tests.model import shapes
+from tests.model.consumers import ModelConsumers
 from tests.model.replays import VIEWS, Replays
 from tests.model.shapes import Json, need
 
@@ -72,6 +73,7 @@ class Reference:
         self.purged_runs: set[str] = set()
         self.log: list[Json] = []
         self.memories: dict[tuple[str, str], list[list[Json]]] = {}  # by agent and run, append by append
+        self.consumers = ModelConsumers(self.scoped)
         self.cursors: dict[str, tuple[str, str]] = {}  # cursor -> subject, ID of the last record read
 
     async def call(self, method: str, args: Json) -> Json:
@@ -338,6 +340,28 @@ class Reference:
             return self.repaired(run, record, same=True)
         return {"append": self.end(run, record, status), "outcome": "stored", "status": status}
 
+    # Named consumers
+
+    async def send(self, verb: str, path: str, body: Any = None) -> Json:
+        """Make, commit or delete a consumer."""
+        _, _, name, *rest = [unquote(part) for part in path.strip("/").split("/")]
+        return self.consumers.send(verb, name, "/".join(rest), body)
+
+    async def consume(self, name: str, cursor: str = "") -> list[tuple[str, Json]]:
+        """What a consumer's stream gives up to now, each record with its cursor."""
+        return [
+            (at, {**each, "timestamp": shapes.time_text(each["timestamp"])})
+            for at, each in self.consumers.consume(name, cursor)
+        ]
+
+    def scoped(self, kind: str, subject: str) -> list[Json]:
+        """The records of a consumer's scope; refused where that is not there."""
+        if kind == "session":
+            self.session(subject)
+        elif kind == "run":
+            self.run(subject)
+        return [each for each in self.log if kind == "all" or each[f"{kind}_id"] == subject]
+
     # Product memory
 
     def do_memory_append_events(self, args: Json) -> Json:
@@ -478,6 +502,9 @@ class Reference:
             return self.view_replay(parts[2], parts[3], query)
         need(set(query) <= {"status", "cursor", "limit", "type"}, "an unknown parameter")
         match parts:
+            case ["v1", "consumers"]:
+                need(not query, "an unknown parameter")
+                return self.consumers.listing()
             case ["v1", "sessions"]:
                 return self.view_sessions(query)
             case ["v1", "sessions", session_id]:

@@ -19,7 +19,7 @@ from schemas.commands import AppendMemory
 from schemas.memories import MemoryEvent, decode_events, encode_events
 from schemas.owners import memory_owner
 from service.methods import call
-from tests.contract.builders import STARTED, Command, Json, create_session
+from tests.contract.builders import STARTED, Command, Json, create_session, place
 from tests.engine.scene import Cluster, Process
 from tests.simulation.virtual_time import run_virtual
 
@@ -154,7 +154,8 @@ def test_two_stores_that_begin_one_memory_at_once_keep_both_appends() -> None:
     run_virtual(story())
 
 
-def test_a_failed_deletion_is_told_and_finished_by_a_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("generations", [0, 1, 2])
+def test_a_failed_deletion_is_told_and_finished_by_a_repeat(generations: int, monkeypatch: pytest.MonkeyPatch) -> None:
     keys_purge = MemoryKeyStore.purge
     failing = [True]
 
@@ -166,12 +167,16 @@ def test_a_failed_deletion_is_told_and_finished_by_a_repeat(monkeypatch: pytest.
     async def story() -> None:
         cluster = Cluster()
         one = await cluster.start()
+        for _ in range(generations):
+            await one.do(append("0"))
+            await one.do(purge())
         await one.do(append("1"))
+        (mine,) = owners(cluster)
         monkeypatch.setattr(MemoryKeyStore, "purge", purging)
         for _ in range(2):
             assert await one.code(purge()) == "unavailable"
         assert await remembered(one) == []
-        assert owners(cluster) == [FIRST]
+        assert owners(cluster) == [mine]
         failing.clear()
         assert await one.do(purge()) == {}
         assert owners(cluster) == []
@@ -196,6 +201,58 @@ def test_a_purge_that_a_crash_interrupted_is_finished_at_the_next_start(monkeypa
         assert owners(cluster) == []
         assert await remembered(two) == []
         dying.cancel()
+
+    run_virtual(story())
+
+
+def test_a_purge_leaves_no_row_of_what_was_remembered() -> None:
+    async def story() -> None:
+        cluster = Cluster()
+        one = await cluster.start()
+        view = one.store.partitions[0].view
+        for ids in ({}, {"run_id": "other"}):
+            for number in range(3):
+                await one.do(append(f"{number}", **ids))
+        assert len(view.scan(b"k", b"n", 100)) == 2 * 4
+        await one.do(purge())
+        assert len(view.scan(b"k", b"n", 100)) == 4
+        await one.do(purge(run_id="other"))
+        assert view.scan(b"k", b"n", 100) == []
+
+    run_virtual(story())
+
+
+async def test_the_home_of_a_memory_is_that_of_its_agent_and_run(tmp_path: Path) -> None:
+    # As readers of the log are told.
+    store = await opened(tmp_path)
+    for number in range(20):
+        await call(store, *append("1", run_id=f"r{number}"))
+        view = store.partitions[place(f"agent\0r{number}", 2)].view
+        assert view.get(f"Aagent\0r{number}".encode()) is not None
+    await store.close()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_memory_that_is_purged_while_it_is_read_is_read_as_it_is_after(again: bool) -> None:
+    # Half of it had been read; the rest could not be opened, and the caller was told that the store was broken.
+    async def story() -> None:
+        cluster = Cluster()
+        one = await cluster.start()
+        for number in range(100):
+            await one.do(append(f"{number}"))
+        pauses = 0
+
+        async def pause() -> None:
+            nonlocal pauses
+            pauses += 1
+            if pauses == 2:
+                await one.do(purge())
+                if again:
+                    await one.do(append("7"))
+
+        one.store.memories._pause = pause
+        assert await remembered(one) == (["7"] if again else [])
+        assert pauses >= 2
 
     run_virtual(story())
 

@@ -149,10 +149,10 @@ class Partition:
             return
         self._closing = True
         self._wake.set()
-        self.watchers.reset()
         if self._task is not None:
             await self._task
         self._state = State.CLOSED
+        self.watchers.reset()
         self._fail_all(unavailable("the store is closing"))
         self._projection.close()
 

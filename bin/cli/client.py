@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from bin.cli.errors import CliError, Problem, UsageError
+from bin.cli.errors import CliError, Problem, Unreachable, UsageError
 from bin.cli.hints import hint
 from bin.cli.program import at_service, serve_at
 from bin.cli.settings import Settings
@@ -41,6 +42,15 @@ def answers_there(url: str) -> bool:
         return status == _OK and json.loads(answer) == {"live": True}
     except (OSError, http.client.HTTPException, ValueError):
         return False
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a stream; `cursor` is empty for what is no record."""
+
+    cursor: str
+    event: str
+    data: str
 
 
 class Client:
@@ -89,15 +99,33 @@ class Client:
                 raise self._problem(each["error"], reading=False)
         return [each["ok"] for each in results]
 
-    def lines(self, *parts: str) -> Iterator[bytes]:
-        """Read lines as they come, each with its end; one that was cut has none."""
+    def lines(self, *parts: str, headers: Mapping[str, str] | None = None, **query: str) -> Iterator[bytes]:
+        """Read lines as they come, each with its end; one that was cut has none. Empty parameters are left out."""
+        given = {name: value for name, value in query.items() if value}
+        path = path_of(*parts) + ("?" + urlencode(given) if given else "")
         try:
-            with _opened(self.url, "GET", path_of(*parts), None, answer_seconds_max) as answer:
+            with _opened(self.url, "GET", path, None, answer_seconds_max, headers) as answer:
                 if answer.status != _OK:
                     self._told(answer.status, answer.headers.get_content_type(), answer.read(), reading=True)
                 yield from answer
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
+
+    def events(self, *parts: str, last: str = "", **query: str) -> Iterator[Event]:
+        """Read the events of a stream as they come, from after the cursor `last`, for as long as it lasts.
+
+        Raises `Unreachable` where no service answers, or no more.
+        """
+        headers = {"Last-Event-ID": last} if last else {}
+        fields: dict[str, str] = {}
+        for line in self.lines(*parts, headers=headers, **query):
+            name, _, value = line.decode().removesuffix("\n").partition(": ")
+            if line == b"\n" and "event" in fields:
+                yield Event(fields.get("id", ""), fields["event"], fields["data"])
+            if line == b"\n":
+                fields = {}
+            elif line.endswith(b"\n"):
+                fields[name] = value
 
     def _ask(self, verb: str, path: str, body: bytes | None) -> tuple[dict[str, Any], bytes]:
         reading = verb == "GET"
@@ -113,9 +141,9 @@ class Client:
             raise self._unreachable(error) from None
         return self._told(status, kind, answer, reading=reading), answer
 
-    def _unreachable(self, error: Exception) -> CliError:
+    def _unreachable(self, error: Exception) -> Unreachable:
         start = serve_at(self.url)
-        return CliError(
+        return Unreachable(
             f"no service answers at {self.url} ({_why(error)})",
             f"start one with `{start}`, or name the running one with --url"
             if start
@@ -146,14 +174,16 @@ def _exchange(url: str, verb: str, path: str, body: bytes | None, seconds: float
 
 
 @contextmanager
-def _opened(url: str, verb: str, path: str, body: bytes | None, seconds: float) -> Iterator[http.client.HTTPResponse]:
+def _opened(
+    url: str, verb: str, path: str, body: bytes | None, seconds: float, more: Mapping[str, str] | None = None
+) -> Iterator[http.client.HTTPResponse]:
     parts = urlsplit(url)
     maker = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     assert parts.hostname, "the settings checked the URL"
     connection = maker(parts.hostname, parts.port, timeout=seconds)
     try:
         headers = {"Content-Type": "application/json"} if body is not None else {}
-        connection.request(verb, parts.path + path, body, headers)
+        connection.request(verb, parts.path + path, body, headers | dict(more or {}))
         yield connection.getresponse()
     finally:
         connection.close()

@@ -3,6 +3,7 @@
 The whole tree::
 
     CliError            status 1: refused, not reachable, or found broken
+    ├── Unreachable     status 1: no service answers
     ├── Problem         status 1: the service refused, with a code of the contract
     └── UsageError      status 2: the command line, a setting or the folder it names is wrong
 """
@@ -25,6 +26,10 @@ class CliError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class Unreachable(CliError):
+    """No service answers, or the one that did has gone."""
 
 
 class UsageError(CliError):

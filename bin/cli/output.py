@@ -109,6 +109,11 @@ def print_json_text(text: str) -> None:
     _print_json(indented(text))
 
 
+def print_json_line(text: str) -> None:
+    """Print a JSON text that is one line as it is, for programs that read line by line."""
+    _print_json(text)
+
+
 def _print_json(text: str) -> None:
     unicode = sys.stdout.encoding.lower().replace("-", "") == "utf8"
     say(escaped(text, ascii_only=not unicode))
@@ -147,6 +152,14 @@ def print_facts(facts: Iterable[tuple[str, str]], indent: str = "") -> None:
     for name, value in shown:
         text = status_word(value) if name in {"status", "state"} else plain(value)
         say(f"{indent}{click.style(name.ljust(width), bold=True)}  {text}")
+
+
+def print_record(record: dict[str, Any]) -> None:
+    """Print a record as people read it: its payload is the text that was stored, in lines that fit."""
+    head = f"{record['id']}  {record['type']}  {record['timestamp']}"
+    say(click.style(plain(head), bold=True))
+    for line in wrapped(record["payload"], "    "):
+        say(line)
 
 
 class Progress:

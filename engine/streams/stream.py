@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar, cast
 
 from engine.partition import PartitionUnavailable
+from engine.pending import unavailable
 from engine.streams.portions import PortionCache, Read, State
 from engine.streams.sources import NotProven, Source, state_of
 from schemas.refusals import Refused
@@ -104,6 +105,8 @@ class Stream(Generic[PlaceT]):
     async def _next(self, place: PlaceT) -> Read[PlaceT] | None:
         """What follows a place; None where nothing does now."""
         if self._exhausted is not None and self._exhausted == state_of(self._source.partitions):
+            if self._over():
+                raise Refused(unavailable("what is streamed is served no more; read on from the last cursor later"))
             return None
         self._blocked = False
         key = self._source.name, place, self._until
@@ -113,15 +116,18 @@ class Stream(Generic[PlaceT]):
         try:
             read = await self._read(place)
         except PartitionUnavailable as error:
-            partitions = self._source.partitions
-            over = all if self._until is None else any
-            if over(each.over for each in partitions):
+            if self._over():
                 raise Refused(error.refusal) from error
             self._blocked = True
             return None
         if read.portion.records or read.portion.end is not None or read.following != place:
             self._cache.put(key, cast(Read[Any], read))
         return read
+
+    def _over(self) -> bool:
+        """Whether nothing will ever follow: a stream that follows goes on with the partitions that are left."""
+        enough = all if self._until is None else any
+        return enough(each.over for each in self._source.partitions)
 
     async def _read(self, place: PlaceT) -> Read[PlaceT]:
         proofs = 0

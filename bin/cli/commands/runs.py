@@ -7,21 +7,20 @@ from typing import Any, Final
 
 import click
 
-from bin.cli import run_views, transfers
+from bin.cli import run_views, tail, transfers
 from bin.cli.client import Client, checked_id
 from bin.cli.groups import Group
 from bin.cli.options import json_option, with_settings
 from bin.cli.output import (
     note,
-    plain,
     print_facts,
     print_json,
+    print_record,
     print_table,
     say,
     short_time,
     size,
     terminal_width,
-    wrapped,
 )
 from bin.cli.settings import Settings
 from schemas.limits import page_records_max
@@ -40,6 +39,7 @@ for each in (
     run_views.prompts,
     run_views.tree,
     run_views.tools,
+    tail.tail,
     transfers.export_run,
     transfers.import_tree,
 ):
@@ -106,7 +106,8 @@ def show_run(settings: Settings, *, run_id: str, with_records: bool, with_payloa
     _print_run(detail)
     if with_payloads:
         for record in _records(client, run_id):
-            _print_payload(record)
+            say()
+            print_record(record)
     elif with_records:
         say()
         _print_records(_records(client, run_id))
@@ -170,12 +171,3 @@ def _print_records(records: Iterator[dict[str, Any]]) -> None:
         numbers=("size",),
         narrow="event key",
     )
-
-
-def _print_payload(record: dict[str, Any]) -> None:
-    """Print a record as people read it: its payload is the text that was stored, in lines that fit."""
-    say()
-    head = f"{record['id']}  {record['type']}  {record['timestamp']}"
-    say(click.style(plain(head), bold=True))
-    for line in wrapped(record["payload"], "    "):
-        say(line)

@@ -1,0 +1,1 @@
+"""Streams: what readers get, over real connections and on virtual time."""

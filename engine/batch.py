@@ -6,6 +6,8 @@ committed to the projection when it has landed where it was decided for, or drop
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from engine.decide.state import Draft, Opened
@@ -14,7 +16,8 @@ from engine.placement import place
 from projections import layout
 from projections.fold import fold
 from projections.position_rule import PositionRule
-from projections.rows import RunRow, SessionRow
+from projections.queries import consumer_row, memory_row
+from projections.rows import ConsumerRow, MemoryRow, RunRow, SessionRow
 from projections.view import Overlay, View
 from schemas.log_record import Kind, LogRecord, encode
 
@@ -73,6 +76,19 @@ class Batch:
         data = self.overlay.get(layout.event_key(run.owner, run.number, event_key))
         return layout.read_number(data) if data is not None else None
 
+    def memory(self, agent_id: str, run_id: str) -> MemoryRow | None:
+        """See `State`."""
+        return memory_row(self.overlay, agent_id, run_id)
+
+    def memory_appends(self, memory: MemoryRow, appearance: str) -> Sequence[int]:
+        """See `State`."""
+        data = self.overlay.get(layout.memory_alike_key(memory.number, appearance))
+        return layout.read_numbers(data or b"")
+
+    def consumer(self, name: str) -> ConsumerRow | None:
+        """See `State`."""
+        return consumer_row(self.overlay, name)
+
     def opened(self, position: int) -> Opened:
         """See `State`."""
         written = self._opened.get(position)
@@ -118,4 +134,6 @@ class Batch:
             terminal_status=draft.terminal_status,
             home=draft.home,
             key_id=draft.key_id,
+            consumer=draft.consumer,
+            place=draft.place,
         )

@@ -67,5 +67,10 @@ def session_subject(session_id: str) -> str:
     return f"session {session_id}"
 
 
+def consumer_subject(name: str, generation: str) -> str:
+    """The subject of what one consumer reads; another of its name has another generation. No name holds a newline."""
+    return f"consumer {name}\n{generation}"
+
+
 SESSIONS_SUBJECT: Final = "the list of sessions"
 ALL_SUBJECT: Final = "all records"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from engine.decide import Elsewhere, Prepared, ReserveRun
+from engine.decide import Elsewhere, OwnCommand, Prepared
 from engine.environment import Environment
 from engine.keys.errors import KeysError
 from engine.logs.interface import Log, LogClosed, LogCorrupt, LogUnavailable
@@ -205,7 +205,7 @@ class Partition:
 
     def submit(
         self,
-        command: Command | ReserveRun,
+        command: Command | OwnCommand,
         elsewhere: Elsewhere,
         prepared: Prepared,
         sequence: CommandSequence | None = None,

@@ -7,17 +7,18 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.decide import Elsewhere, Needs, Prepared, ReserveRun
-from engine.decide.state import Reserved
+from engine.decide import Elsewhere, Needs, OwnCommand, Prepared
+from engine.decide.state import ConsumerState, Reserved
 from schemas.commands import Command
 from schemas.refusals import Code, Refusal, refuse
 from schemas.values import Answer, NewRecord
 
-Outcome = Answer | Reserved | Needs | Refusal
+Outcome = Answer | Reserved | ConsumerState | Needs | Refusal
 
 _COMMAND_BYTES_BASE: Final = 1024
 _RECORD_BYTES_BASE: Final = 512
 _LABEL_BYTES_BASE: Final = 8
+_EVENT_BYTES_BASE: Final = 128
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +36,7 @@ class CommandSequence:
 class Pending:
     """A command on its way through the partition's loop."""
 
-    command: Command | ReserveRun
+    command: Command | OwnCommand
     elsewhere: Elsewhere
     prepared: Prepared
     command_id: bytes
@@ -119,6 +120,10 @@ def command_bytes(command: Any) -> int:
             size += _RECORD_BYTES_BASE + family + _record_bytes(record)
     for name in ("session_id", "run_id", "reason"):
         size += 2 * _bytes(getattr(command, name, ""))
+    for event in getattr(command, "events", ()):
+        # Stored as JSON text in JSON text, where each quote takes two bytes.
+        labels = sum(_LABEL_BYTES_BASE + _bytes(key) + _bytes(value) for key, value in event.labels.items())
+        size += _EVENT_BYTES_BASE + 2 * (len(event.data) + labels)
     checkpoint = getattr(command, "checkpoint", None)
     return size if checkpoint is None else size + _bytes(checkpoint.id) + len(checkpoint.data)
 

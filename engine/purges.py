@@ -1,4 +1,4 @@
-"""Finishing purges: once `session_purged` is in the log, every data key of the session goes.
+"""Finishing purges: once `session_purged` or `memory_purged` is in the log, every data key of its owner goes.
 
 The order is the log first, then the keys: a key that went first would lose a session that was never purged.
 A deletion that fails is tried again until it works, or the key store has failed for good. A crash between the two is
@@ -15,7 +15,6 @@ import asyncio
 import logging
 from typing import Final
 
-from engine.decide.sessions import session_owner
 from engine.environment import Environment
 from engine.keys import KeysError, KeyStore
 from projections import layout
@@ -29,7 +28,7 @@ _SCAN_ROWS: Final = 1000
 
 
 class Purges:
-    """Deletes the keys of purged sessions, in each partition, and remembers up to where all are gone."""
+    """Deletes the keys of purged owners, in each partition, and remembers up to where all are gone."""
 
     def __init__(self, keys: KeyStore, environment: Environment, partitions: int) -> None:
         self._keys = keys
@@ -37,7 +36,7 @@ class Purges:
         self._partitions = [_Partition(_read(keys.get_value(_name(number)))) for number in range(partitions)]
 
     async def sweep(self, partition: int, view: View) -> None:
-        """Finish what a crash left: delete the keys of every session purged after the watermark.
+        """Finish what a crash left: delete the keys of every owner purged after the watermark.
 
         A log that was restored from a backup may end before the watermark, which then says nothing of what follows.
         """
@@ -51,26 +50,26 @@ class Purges:
         if end < mine.watermark:
             await self._keep(partition, end)
             mine.watermark = end
-        for session_id in purged:
-            await self._keys.purge(session_owner(session_id))
-            mine.unfinished.pop(session_id, None)
+        for owner in purged:
+            await self._keys.purge(owner)
+            mine.unfinished.pop(owner, None)
         if purged:
             await self._advance(partition, end)
 
-    def applied(self, partition: int, session_id: str, position: int) -> None:
-        """A `session_purged` was applied: start deleting its keys."""
+    def applied(self, partition: int, owner: str, position: int) -> None:
+        """A purge of an owner was applied: start deleting its keys."""
         mine = self._partitions[partition]
-        mine.unfinished[session_id] = position
+        mine.unfinished[owner] = position
         mine.end = position + 1
-        mine.last = asyncio.create_task(self._finish(partition, session_id, mine.last))
+        mine.last = asyncio.create_task(self._finish(partition, owner, mine.last))
 
-    async def finished(self, partition: int, session_id: str) -> bool:
-        """Wait until the keys of a purged session are gone; False when that failed and must be repeated."""
+    async def finished(self, partition: int, owner: str) -> bool:
+        """Wait until the keys of a purged owner are gone; False when that failed and must be repeated."""
         running = self._partitions[partition].last
         if running is not None:
             await asyncio.wait([running])
         # Cheap when all is done, and finishes what failed: an owner without keys may still have bytes in a file.
-        return await self._delete(partition, session_id)
+        return await self._delete(partition, owner)
 
     async def close(self) -> None:
         """Wait for what runs; what has failed and waits to be tried again is left to the next start."""
@@ -82,24 +81,24 @@ class Purges:
             retry.cancel()
         await asyncio.gather(*retries, return_exceptions=True)
 
-    async def _finish(self, partition: int, session_id: str, before: asyncio.Task[None] | None) -> None:
+    async def _finish(self, partition: int, owner: str, before: asyncio.Task[None] | None) -> None:
         """Delete the keys at once, so that purges share the work, and advance the watermark in log order."""
         mine = self._partitions[partition]
-        if not await self._delete(partition, session_id) and mine.retry is None:
+        if not await self._delete(partition, owner) and mine.retry is None:
             mine.retry = asyncio.create_task(self._retry(partition))
         if before is not None:
             await asyncio.wait([before])
         await self._advance_over_finished(partition)
 
-    async def _delete(self, partition: int, session_id: str) -> bool:
+    async def _delete(self, partition: int, owner: str) -> bool:
         try:
             self._environment.failpoint("purge.before_keys")
-            await self._keys.purge(session_owner(session_id))
+            await self._keys.purge(owner)
             self._environment.failpoint("purge.after_keys")
         except KeysError as error:
-            log.error("the keys of purged session %r are not deleted yet: %s", session_id, error)
+            log.error("the keys of purged %r are not deleted yet: %s", owner, error)
             return False
-        self._partitions[partition].unfinished.pop(session_id, None)
+        self._partitions[partition].unfinished.pop(owner, None)
         return True
 
     async def _retry(self, partition: int) -> None:
@@ -110,8 +109,8 @@ class Purges:
             while mine.unfinished and not self._keys.failed:
                 await self._environment.sleep(seconds)
                 seconds = min(2 * seconds, retry_seconds_max)
-                for session_id in list(mine.unfinished):
-                    await self._delete(partition, session_id)
+                for owner in list(mine.unfinished):
+                    await self._delete(partition, owner)
                 await self._advance_over_finished(partition)
         finally:
             mine.retry = None
@@ -145,11 +144,11 @@ class _Partition:
 
 
 def _purged_since(view: View, position: int) -> dict[str, int]:
-    """The sessions purged at a position and after, each with where."""
+    """The owners purged at a position and after, each with where."""
     found: dict[str, int] = {}
     begin = layout.purge_key(position)
     while page := view.scan(begin, layout.PURGE + b"\xff" * 9, _SCAN_ROWS):
-        found.update({session_id.decode(): layout.read_number(key) for key, session_id in page})
+        found.update({owner.decode(): layout.read_number(key) for key, owner in page})
         begin = page[-1][0] + b"\x00"
     return found
 

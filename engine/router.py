@@ -18,9 +18,11 @@ from projections.queries import live_run, session_is_purged
 from projections.rows import RunRow
 from projections.view import View
 from schemas.commands import (
+    AppendMemory,
     Command,
     CreateSession,
     EndSession,
+    PurgeMemory,
     PurgeSession,
     Start,
     StartChildRun,
@@ -58,11 +60,17 @@ class Router:
         """The home of a session or of a sessionless root run, and the directory partition of a run ID."""
         return self._partitions[place(name, len(self._partitions))]
 
+    def memory_home(self, agent_id: str, run_id: str) -> Partition:
+        """The home of a memory. No ID holds NUL."""
+        return self.home_of(f"{agent_id}\0{run_id}")
+
     async def route(self, command: Command) -> Route:
         """Find the home of a command. Raises `PartitionUnavailable`."""
         match command:
             case CreateSession() | EndSession() | PurgeSession():
                 return Route(self.home_of(command.session_id))
+            case AppendMemory() | PurgeMemory():
+                return Route(self.memory_home(command.agent_id, command.run_id))
             case StartRootRun() | StartChildRun():
                 return await self._route_start(command, self.home_of(command.run.session_id))
             case StartOneShotRun():

@@ -8,17 +8,20 @@ again: nothing is written to the log for a command that would be refused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from engine.consumers import Consumers
 from engine.cursors import Cursors
 from engine.decide import Needs, Prepared, ReserveRun, check_shape
-from engine.decide.sessions import session_not_found, session_owner, tree_owner
-from engine.decide.state import NOTHING_ELSEWHERE, NOTHING_PREPARED, Reserved
+from engine.decide.sessions import session_not_found
+from engine.decide.state import NOTHING_ELSEWHERE, NOTHING_PREPARED, ConsumerState, Reserved
 from engine.environment import Environment
 from engine.keys import KeysError, KeyStore, Sealer
+from engine.memories import Memories
 from engine.partition import Partition, PartitionStatus, PartitionUnavailable
 from engine.pending import NOT_TRIED, CommandSequence, Outcome, unavailable
 from engine.purges import Purges
@@ -28,15 +31,19 @@ from engine.router import Router
 from engine.session_list import list_sessions
 from engine.streams import Streams
 from projections import layout
+from projections.queries import memory_row
 from projections.rebuild import Verified
+from projections.rows import MemoryRow
 from schemas import limits
 from schemas.commands import (
+    AppendMemory,
     Command,
     CreateSession,
     PurgeSession,
     RunCommand,
     StartOneShotRun,
 )
+from schemas.owners import memory_owner, session_owner, tree_owner
 from schemas.refusals import Refusal, invalid
 from schemas.text import check_id
 from schemas.values import (
@@ -107,7 +114,9 @@ class Store:
         self._release = release
         self._answer_seconds_max = answer_seconds_max
         self.replay = Replay(self._router, cursors, environment, self._bounded)
+        self.memories = Memories(self._router, lambda: environment.sleep(0), self._bounded)
         self.streams = Streams(partitions, self._router, cursors, environment)
+        self.consumers = Consumers(partitions, self._router, cursors, environment, self.streams, self._bounded)
         self._closed = False
         self._keys_in_making: dict[str, asyncio.Future[bytes]] = {}
         self._rebuild: asyncio.Task[None] | None = None
@@ -153,9 +162,10 @@ class Store:
                     return ready
                 prepared = ready
                 continue
-            if isinstance(command, PurgeSession) and not isinstance(outcome, Refusal):
-                return await self._finish_purge(command.session_id, route.home)
-            assert not isinstance(outcome, Reserved), "only the store's own command is answered so"
+            if isinstance(outcome, Purged) and outcome.owner:
+                ids = {"session_id": command.session_id} if isinstance(command, PurgeSession) else {}
+                return await self._finish_purge(outcome.owner, route.home, ids)
+            assert not isinstance(outcome, Reserved | ConsumerState), "only the store's own commands are answered so"
             return outcome
         return unavailable("the command could not be prepared; other commands keep changing what it needs")
 
@@ -191,7 +201,9 @@ class Store:
                 # A command whose future is cancelled is left out. So it never is before those after it are told, nor
                 # where the caller has gone: they would be done without it.
                 outcome = await asyncio.shield(queued)
-                assert not isinstance(outcome, (Needs, Reserved)), "a command on a run that exists needs nothing"
+                assert not isinstance(outcome, (Needs, Reserved, ConsumerState)), (
+                    "a command on a run that exists needs nothing"
+                )
                 return outcome
         except PartitionUnavailable as error:
             sequence.broken = sequence.given_up = True
@@ -237,6 +249,11 @@ class Store:
             view = self._router.home_of(run_id).view
             if view.run(run_id) is None and view.get(layout.reserved_key(run_id)) is None:
                 return await self._with_key(tree_owner(run_id), NOTHING_PREPARED)
+        elif isinstance(command, AppendMemory) and command.events:
+            agent_id, run_id = command.agent_id, command.run_id
+            row = memory_row(self._router.memory_home(agent_id, run_id).view, agent_id, run_id) or MemoryRow()
+            if not row.begun:
+                return await self._with_key(memory_owner(agent_id, run_id, row.generation), NOTHING_PREPARED)
         return NOTHING_PREPARED
 
     async def _prepare(self, needs: Needs, command: Command, home: Partition, prepared: Prepared) -> Prepared | Refusal:
@@ -251,7 +268,7 @@ class Store:
             if isinstance(outcome, Refusal):
                 return outcome
             self._environment.failpoint("start.after_reservation")
-            prepared = Prepared(prepared.key_id, reserved=True)
+            prepared = dataclasses.replace(prepared, reserved=True)
         return prepared
 
     async def _with_key(self, owner: str, prepared: Prepared) -> Prepared:
@@ -261,12 +278,12 @@ class Store:
             if making is None:
                 kept = self._keys.keys_of(owner)
                 if kept:
-                    return Prepared(kept[-1], reserved=prepared.reserved)
+                    return Prepared(kept[-1], prepared.reserved, owner)
                 making = asyncio.ensure_future(self._make_key(owner))
                 self._keys_in_making[owner] = making
                 making.add_done_callback(lambda _: self._keys_in_making.pop(owner, None))
             # Others may wait for the same key, so it is made even if this caller goes away.
-            return Prepared(await asyncio.shield(making), reserved=prepared.reserved)
+            return Prepared(await asyncio.shield(making), prepared.reserved, owner)
         except KeysError as error:
             raise PartitionUnavailable(unavailable(f"the key store failed: {error}")) from error
 
@@ -275,13 +292,10 @@ class Store:
         await self._keys.put(owner, key_id, key)
         return key_id
 
-    async def _finish_purge(self, session_id: str, home: Partition) -> Answer | Refusal:
-        if await self._purges.finished(home.number, session_id):
+    async def _finish_purge(self, owner: str, home: Partition, ids: Mapping[str, str]) -> Answer | Refusal:
+        if await self._purges.finished(home.number, owner):
             return Purged()
-        return unavailable(
-            f"session {session_id!r} is purged, but its keys are not deleted yet; repeat the purge",
-            session_id=session_id,
-        )
+        return unavailable(f"{owner!r} is purged, but its keys are not deleted yet; repeat the purge", **ids)
 
     # -- reads
 

@@ -43,7 +43,8 @@ from engine.watchers import Watchers
 from projections.errors import ProjectionError
 from projections.position_rule import CountedCommand
 from projections.rebuild import apply
-from schemas.log_record import Kind, LogRecord
+from schemas.log_record import LogRecord
+from schemas.owners import purged_owner
 from schemas.refusals import Refusal
 
 log = logging.getLogger("runstore.partition")
@@ -227,8 +228,8 @@ class Writer:
         self._projection.land(batch)
         self._environment.failpoint("partition.after_apply")
         for record in batch.records:
-            if record.kind == Kind.SESSION_PURGED:
-                self._purges.applied(self._number, record.session_id, record.position)
+            if owner := purged_owner(record):
+                self._purges.applied(self._number, owner, record.position)
         self.last_error = ""
 
     async def _end(self) -> int:
@@ -275,8 +276,8 @@ class Writer:
             if self._watchers:
                 self._news += command.records
             first, last = command.records[0], command.records[-1]
-            if first.kind == Kind.SESSION_PURGED:
-                self._purges.applied(self._number, first.session_id, first.position)
+            if owner := purged_owner(first):
+                self._purges.applied(self._number, owner, first.position)
             _answer(self._tried.get((last.position, last.command_id), []))
 
     async def _settle(self, give_up_at: float) -> bool:

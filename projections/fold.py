@@ -8,14 +8,21 @@ follow from what came before means that log and projection do not belong togethe
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from projections import layout
 from projections.layout import number_bytes
-from projections.rows import PURGED, RunRow, SessionRow
+from projections.queries import consumer_row, memory_row
+from projections.rows import PURGED, ConsumerRow, MemoryRow, RunRow, SessionRow, encode_row
 from projections.view import Overlay
+from schemas.consumers import ScopeKind, StartAt
 from schemas.log_record import NO_POSITION, Kind, LogRecord
+from schemas.owners import purged_owner
 from schemas.values import CANCELLATION_INTENT, RUN_STARTED, RunStatus, SessionStatus
+
+_CONSUMER_KINDS: Final = frozenset({Kind.CONSUMER_CREATED, Kind.CONSUMER_COMMITTED, Kind.CONSUMER_DELETED})
 
 
 class FoldError(Exception):
@@ -42,6 +49,12 @@ def fold(view: Overlay, record: LogRecord) -> None:
         _session_purged(view, record)
     elif kind == Kind.RUN_RESERVED:
         view.put(layout.reserved_key(record.run_id), layout.pack_home(record.home))
+    elif kind == Kind.MEMORY_APPENDED:
+        _memory_appended(view, record)
+    elif kind == Kind.MEMORY_PURGED:
+        _memory_purged(view, record)
+    elif kind in _CONSUMER_KINDS:
+        _consumer_changed(view, record)
     elif kind != Kind.BARRIER:
         raise FoldError(record.position, f"a record of unknown kind {kind!r}")
 
@@ -75,7 +88,7 @@ def _session_purged(view: Overlay, record: LogRecord) -> None:
     row = _session(view, record)
     view.delete(layout.session_list_key(row.created_at, record.session_id))
     view.delete_ranges(layout.owned_ranges(row.number))
-    view.put(layout.purge_key(record.position), record.session_id.encode())
+    view.put(layout.purge_key(record.position), purged_owner(record).encode())
     view.put_session(record.session_id, SessionRow(status=PURGED))
 
 
@@ -135,6 +148,50 @@ def _run_changed(view: Overlay, record: LogRecord) -> None:
         changed = msgspec.structs.replace(row, record_count=row.record_count + 1)
     view.put_run(record.run_id, changed)
     _index(view, record, row)
+
+
+def _memory_appended(view: Overlay, record: LogRecord) -> None:
+    row = memory_row(view, record.agent_id, record.run_id) or MemoryRow()
+    if not row.begun:
+        row = msgspec.structs.replace(row, number=record.position, key_id=record.key_id)
+        view.put(layout.memory_key(record.agent_id, record.run_id), encode_row(row))
+    position = number_bytes(record.position)
+    view.put(layout.memory_appends_prefix(row.number) + position, b"")
+    alike = layout.memory_alike_key(row.number, record.event_key)
+    view.put(alike, (view.get(alike) or b"") + position)
+
+
+def _memory_purged(view: Overlay, record: LogRecord) -> None:
+    row = memory_row(view, record.agent_id, record.run_id)
+    if row is None or not row.begun:
+        raise FoldError(record.position, f"{record.kind} of run {record.run_id!r}, of which nothing is remembered")
+    view.delete_ranges(layout.memory_ranges(row.number))
+    view.put(layout.purge_key(record.position), purged_owner(record).encode())
+    after = MemoryRow(generation=row.key_id, purged=row.generation)
+    view.put(layout.memory_key(record.agent_id, record.run_id), encode_row(after))
+
+
+def _consumer_changed(view: Overlay, record: LogRecord) -> None:
+    name = record.consumer
+    row = consumer_row(view, name)
+    there = row is not None and not row.deleted
+    if there == (record.kind == Kind.CONSUMER_CREATED):
+        raise FoldError(record.position, f"{record.kind} of consumer {name!r}, which is {'' if there else 'not '}there")
+    if record.kind == Kind.CONSUMER_CREATED:
+        kind = ScopeKind.SESSION if record.session_id else ScopeKind.RUN if record.run_id else ScopeKind.ALL
+        row = ConsumerRow(
+            generation=record.event_key,
+            scope_kind=kind.value,
+            scope_id=record.session_id or record.run_id,
+            types=tuple(record.type.split(",")) if record.type else (),
+            start_at=StartAt.NOW.value if record.place else StartAt.START.value,
+            place=record.place,
+        )
+    elif record.kind == Kind.CONSUMER_COMMITTED and row is not None:
+        row = row.moved_to(record.place)
+    else:
+        row = ConsumerRow(deleted=True)
+    view.put(layout.consumer_key(name), encode_row(row))
 
 
 def _index(view: Overlay, record: LogRecord, row: RunRow) -> None:

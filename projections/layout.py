@@ -1,9 +1,10 @@
 """Which keys a projection holds, and in what order they sort.
 
 A key starts with one letter, its table. Capital letters are rows found by an ID; small letters are
-indexes that belong to one **owner** – a session, or the tree of a sessionless root run – and start
+indexes that belong to one **owner** – a session, the tree of a sessionless root run, or a memory – and start
 with the owner's number, so that a purge is one range delete a table. A number is the position of
-the record that created the thing (session, root run, run): eight bytes, big-endian, so that byte order is log order.
+the record that created the thing (session, root run, run, memory): eight bytes, big-endian, so that byte order is log
+order.
 
 ==========  ==============================================  =======================================
  key         is                                              holds
@@ -12,7 +13,9 @@ the record that created the thing (session, root run, run): eight bytes, big-end
 ``S`` id     a session                                       `rows.SessionRow`
 ``R`` id     a run that lives in this partition              `rows.RunRow`
 ``D`` id     a run ID reserved here for another home         the home partition, four bytes
-``P`` pos    a purge                                         session ID
+``P`` pos    a purge                                         owner of the keys that go with it
+``A`` ids    a memory: agent ID, 0, run ID                   `rows.MemoryRow`
+``C`` name   a consumer                                      `rows.ConsumerRow`
 ``L``        a session in the list: inverted created, id     –
 ``r``        owner, run, position: records of a run          –
 ``t``        owner, run, type, 0, position: by type          –
@@ -21,6 +24,8 @@ the record that created the thing (session, root run, run): eight bytes, big-end
 ``e``        owner, run, event key                           position
 ``n``        owner, run: runs of a session, in start order   run ID
 ``c``        owner, run, successor: continuations of a run   run ID of the successor
+``m``        memory, position: appends of a memory           –
+``k``        memory, appearance: appends that look alike     positions, eight bytes each
 ==========  ==============================================  =======================================
 """
 
@@ -29,7 +34,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-VIEW_VERSION: Final = 1
+VIEW_VERSION: Final = 2
 """The version of fold, layout and rows together. A projection of another version is rebuilt."""
 
 APPLIED: Final = b"M"
@@ -37,6 +42,8 @@ SESSION: Final = b"S"
 RUN: Final = b"R"
 RESERVED: Final = b"D"
 PURGE: Final = b"P"
+MEMORY: Final = b"A"
+CONSUMER: Final = b"C"
 SESSION_LIST: Final = b"L"
 RUN_RECORDS: Final = b"r"
 RUN_TYPES: Final = b"t"
@@ -45,6 +52,8 @@ SESSION_TYPES: Final = b"u"
 EVENT_KEYS: Final = b"e"
 SESSION_RUNS: Final = b"n"
 SUCCESSORS: Final = b"c"
+MEMORY_APPENDS: Final = b"m"
+MEMORY_ALIKE: Final = b"k"
 
 OWNED_TABLES: Final = (
     RUN_RECORDS,
@@ -55,7 +64,10 @@ OWNED_TABLES: Final = (
     SESSION_RUNS,
     SUCCESSORS,
 )
-"""The tables whose keys start with an owner's number: what a purge removes."""
+"""The tables whose keys start with the number of a session or a tree: what a session's purge removes."""
+
+MEMORY_TABLES: Final = (MEMORY_APPENDS, MEMORY_ALIKE)
+"""The tables whose keys start with the number of a memory: what its purge removes."""
 
 _PACK_U64 = struct.Struct(">Q")
 _PACK_I32 = struct.Struct(">i")
@@ -69,6 +81,11 @@ def read_number(data: bytes) -> int:
     """The position in the last eight bytes of a key or value."""
     value: int = _PACK_U64.unpack(data[-8:])[0]
     return value
+
+
+def read_numbers(data: bytes) -> list[int]:
+    """The positions in a value that holds several, in order."""
+    return [number for (number,) in _PACK_U64.iter_unpack(data)]
 
 
 def session_key(session_id: str) -> bytes:
@@ -147,6 +164,36 @@ def successors_prefix(owner: int, run: int) -> bytes:
     return SUCCESSORS + number_bytes(owner) + number_bytes(run)
 
 
+def memory_key(agent_id: str, run_id: str) -> bytes:
+    """The key of a memory's row. No ID holds NUL."""
+    return MEMORY + agent_id.encode() + b"\x00" + run_id.encode()
+
+
+def consumer_key(name: str) -> bytes:
+    """The key of a consumer's row."""
+    return CONSUMER + name.encode()
+
+
+def read_consumer_key(key: bytes) -> str:
+    """The name of the consumer whose row has this key."""
+    return key[1:].decode()
+
+
+def memory_appends_prefix(memory: int) -> bytes:
+    """Where the appends of a memory start; a position follows."""
+    return MEMORY_APPENDS + number_bytes(memory)
+
+
+def memory_alike_key(memory: int, appearance: str) -> bytes:
+    """The key that leads to a memory's appends that look alike."""
+    return MEMORY_ALIKE + number_bytes(memory) + appearance.encode()
+
+
+def memory_ranges(memory: int) -> list[tuple[bytes, bytes]]:
+    """The key ranges, begin included and end not, that hold everything a memory has in the indexes."""
+    return [(table + number_bytes(memory), table + number_bytes(memory + 1)) for table in MEMORY_TABLES]
+
+
 def owned_ranges(owner: int) -> list[tuple[bytes, bytes]]:
-    """The key ranges, begin included and end not, that hold everything an owner has in the indexes."""
+    """The key ranges, begin included and end not, that hold everything a session or a tree has in the indexes."""
     return [(table + number_bytes(owner), table + number_bytes(owner + 1)) for table in OWNED_TABLES]

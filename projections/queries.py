@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from projections.rows import RunRow, SessionRow
+from projections import layout
+from projections.rows import ConsumerRow, MemoryRow, RunRow, SessionRow, decode_consumer, decode_memory
 
 
 class Rows(Protocol):
@@ -31,3 +32,23 @@ def live_run(rows: Rows, run_id: str) -> RunRow | None:
     if row is None or not row.session_id:
         return row
     return None if session_is_purged(rows, row.session_id) else row
+
+
+class Keys(Protocol):
+    """Anything that knows the row at a key."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The row at a key."""
+        ...
+
+
+def memory_row(rows: Keys, agent_id: str, run_id: str) -> MemoryRow | None:
+    """The row of a memory whose home this is; also of one that was purged."""
+    data = rows.get(layout.memory_key(agent_id, run_id))
+    return None if data is None else decode_memory(data)
+
+
+def consumer_row(rows: Keys, name: str) -> ConsumerRow | None:
+    """The row of a consumer whose home this is; also of one that was deleted."""
+    data = rows.get(layout.consumer_key(name))
+    return None if data is None else decode_consumer(data)

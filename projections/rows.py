@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from schemas.consumers import Scope, ScopeKind
 from schemas.log_record import NO_POSITION
 from schemas.values import RunStatus, SessionStatus, StartOutcome
 
@@ -85,6 +86,49 @@ class RunRow(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         return self.outcome == StartOutcome.STOP.value
 
 
+class MemoryRow(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What is remembered of a run by an agent.
+
+    `number` is the position of its first append, `NO_POSITION` where nothing is remembered. `generation` is the ID of
+    the key of the memory that was purged last, empty where none was, and `purged` the generation of that one.
+    """
+
+    number: int = NO_POSITION
+    key_id: bytes = b""
+    generation: bytes = b""
+    purged: bytes = b""
+
+    @property
+    def begun(self) -> bool:
+        """True while anything is remembered."""
+        return self.number != NO_POSITION
+
+
+class ConsumerRow(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A named consumer. Once deleted, only that is left.
+
+    `generation` is random, and tells it from others of its name. `place` is what it has committed, or where it began:
+    the position to read on at, eight bytes, for each partition that it covers; empty for the start.
+    """
+
+    deleted: bool = False
+    generation: str = ""
+    scope_kind: str = ""
+    scope_id: str = ""
+    types: tuple[str, ...] = ()
+    start_at: str = ""
+    place: bytes = b""
+
+    @property
+    def scope(self) -> Scope:
+        """Which records it reads."""
+        return Scope(ScopeKind(self.scope_kind), self.scope_id)
+
+    def moved_to(self, place: bytes) -> ConsumerRow:
+        """Return the same consumer at another place."""
+        return msgspec.structs.replace(self, place=place)
+
+
 class Applied(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """How far a projection has applied the log.
 
@@ -104,5 +148,7 @@ class Applied(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 encode_row: Final = msgspec.msgpack.Encoder().encode
 decode_session: Final = msgspec.msgpack.Decoder(SessionRow).decode
+decode_consumer: Final = msgspec.msgpack.Decoder(ConsumerRow).decode
+decode_memory: Final = msgspec.msgpack.Decoder(MemoryRow).decode
 decode_run: Final = msgspec.msgpack.Decoder(RunRow).decode
 decode_applied: Final = msgspec.msgpack.Decoder(Applied).decode

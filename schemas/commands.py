@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schemas.memories import MemoryEvent
 from schemas.values import Checkpoint, NewRecord, RunStart, RunStatus
 
 
@@ -121,7 +122,25 @@ class RepairTerminal:
     record: NewRecord
 
 
+@dataclass(frozen=True, slots=True)
+class AppendMemory:
+    """Add events to what is remembered of a run by an agent, all of them or none."""
+
+    agent_id: str
+    run_id: str
+    events: tuple[MemoryEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeMemory:
+    """Remove what is remembered of a run by an agent for good; it may be begun again."""
+
+    agent_id: str
+    run_id: str
+
+
 Start = StartRootRun | StartChildRun | StartOneShotRun | StartOneShotChildRun
 RunCommand = AppendRecord | RecordCancellation | RecordSuspension | RecordTerminal | RepairSuspension | RepairTerminal
 SessionCommand = CreateSession | EndSession | PurgeSession
-Command = SessionCommand | Start | RunCommand
+MemoryCommand = AppendMemory | PurgeMemory
+Command = SessionCommand | Start | RunCommand | MemoryCommand

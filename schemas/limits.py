@@ -16,3 +16,5 @@ page_records_max: Final = 1000
 page_records_default: Final = 100
 page_bytes_max: Final = 8 * 1024 * 1024
 batch_commands_max: Final = 1000
+consumer_types_max: Final = 64
+memory_append_bytes_max: Final = body_bytes_max

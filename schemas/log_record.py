@@ -2,7 +2,8 @@
 
 An encoded record is the two marker bytes ``C3 01``, the CRC-64-AVRO fingerprint of the writer's schema
 (eight bytes, little-endian) and the Avro body. Every schema ever written stays in ``schemas/avro/``;
-a reader finds the writer's by its fingerprint and resolves it to the current one.
+a reader finds the writer's by its fingerprint. A later schema only adds fields and kinds, and what an older one does
+not have is as `LogRecord` has it by default.
 
 `LogRecord` and `SealedContent` are msgspec structs and not dataclasses, because one is made for each
 record written or read, and a frozen dataclass of this size takes ten times as long to make.
@@ -31,7 +32,7 @@ _RECORD_ID_CHARACTERS: Final = 19
 _MARKER: Final = b"\xc3\x01"
 _HEADER_BYTES: Final = 10
 _AVRO_FOLDER: Final = Path(__file__).parent / "avro"
-_CURRENT: Final = "log_record.1.avsc"
+_CURRENT: Final = "log_record.2.avsc"
 _CURRENT_CONTENT: Final = "sealed_content.1.avsc"
 
 
@@ -44,6 +45,11 @@ class Kind(StrEnum):
     SESSION_PURGED = "session_purged"
     RUN_RESERVED = "run_reserved"
     BARRIER = "barrier"
+    MEMORY_APPENDED = "memory_appended"
+    MEMORY_PURGED = "memory_purged"
+    CONSUMER_CREATED = "consumer_created"
+    CONSUMER_COMMITTED = "consumer_committed"
+    CONSUMER_DELETED = "consumer_deleted"
 
 
 class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +76,8 @@ class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
     home: int = NO_HOME
     key_id: bytes = b""
     sealed: bytes = b""
+    consumer: str = ""
+    place: bytes = b""
 
 
 class SealedContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,10 +130,9 @@ def decode(data: bytes) -> LogRecord:
     source = BytesIO(data)
     source.seek(_HEADER_BYTES)
     try:
-        if header == _HEADER:
-            fields = fastavro.schemaless_reader(source, _SCHEMA, None)
-        else:
-            fields = fastavro.schemaless_reader(source, _writer_schema(header), _SCHEMA)
+        # Not resolved to the current schema: fastavro would give the default of bytes as text.
+        writer = _SCHEMA if header == _HEADER else _writer_schema(header)
+        fields = fastavro.schemaless_reader(source, writer, None)
         record = LogRecord(**fields)  # type: ignore[arg-type]
     except RecordUnreadable:
         raise
@@ -178,7 +185,8 @@ def associated_data(record: LogRecord) -> bytes:
     """What a sealed value is bound to: every plain field but position, prev, last and appended_at.
 
     Those four differ between a void batch and the one decided after it, while the value may be sealed once.
-    Each text is preceded by its length, so that no two records have the same associated data.
+    Each text is preceded by its length, so that no two records have the same associated data. What the first schema
+    did not have is added only where there is any, so that what was sealed under it still opens.
     """
     texts = (
         record.kind,
@@ -196,6 +204,8 @@ def associated_data(record: LogRecord) -> bytes:
     )
     lengths = ",".join([str(len(text)) for text in texts])
     head = f"{record.timestamp};{record.home};{lengths};{''.join(texts)}".encode()
+    if record.consumer or record.place:
+        head += f";{len(record.consumer)};{record.consumer}".encode() + record.place
     return record.command_id + record.key_id + head
 
 

@@ -164,10 +164,17 @@ class RepairResult:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """A session is gone for good."""
+    """A session or a memory is gone for good; `owner` is whose data keys go with it, empty where none can be left."""
+
+    owner: str = ""
 
 
-Answer = Session | AppendResult | StartResult | RepairResult | Purged
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It is done, and there is nothing to tell."""
+
+
+Answer = Session | AppendResult | StartResult | RepairResult | Purged | Done
 """What a command that was done answers."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -145,6 +145,53 @@ class RepairAnswer(TypedDict):
     outcome: str
     status: str
     append: NotRequired[AppendAnswer]
+
+
+class MemoryEventAnswer(TypedDict):
+    """Something remembered; `data` is a text that holds the JSON text as it was stored."""
+
+    type: str
+    timestamp: TimeText
+    data: str
+    labels: dict[str, str]
+
+
+class MemoryAnswer(TypedDict):
+    """All that is remembered of a run by an agent, in order."""
+
+    agent_id: str
+    run_id: str
+    events: list[MemoryEventAnswer]
+
+
+class SessionScope(TypedDict):
+    """The records of one session."""
+
+    session: str
+
+
+class RunScope(TypedDict):
+    """The records of one run."""
+
+    run: str
+
+
+ConsumerAnswer = TypedDict(
+    "ConsumerAnswer",
+    {
+        "name": str,
+        "scope": Literal["all"] | SessionScope | RunScope,
+        "types": Annotated[list[str], Field(description="Sorted; none: all.")],
+        "from": Literal["start", "now"],
+        "cursor": Annotated[str, Field(description="Up to where it has committed; empty at the start.")],
+    },
+)
+
+
+class ConsumersAnswer(TypedDict):
+    """Every consumer, by name."""
+
+    consumers: list[ConsumerAnswer]
 
 
 class EmptyAnswer(TypedDict):

@@ -15,6 +15,7 @@ from service.body import Body, Buffers, Disconnected, Receive
 from service.browsers import foreign
 from service.commands import Commands
 from service.connections import abort
+from service.consumers import Consumers
 from service.events import Dropped, EventStream, StreamTimes
 from service.exports import Exports
 from service.metrics import Metrics
@@ -181,6 +182,7 @@ class Service:
         yield from Batches(holder, self._metrics).routes()
         yield from Views(holder).routes()
         yield from Exports(holder).routes()
+        yield from Consumers(holder).routes()
         yield from self._streams.routes()
         yield from Operations(holder, self._metrics, kafka).routes()
         yield Route(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 from typing_extensions import override
 
 from schemas import commands
+from schemas.consumers import ScopeKind
+from schemas.memories import MemoryEvent
 from schemas.values import Checkpoint, NewRecord, RunStart, RunStatus
 from service.wire import Base64, Limit, NotEmpty, Payload, Time, Wire
 
 Labels = dict[str, str] | None
 OptionalText = str | None
 RunStatusName = Literal["running", "suspended", "completed", "failed", "canceled"]
+MemoryType = Literal["user_message", "assistant_message", "tool_call", "tool_result", "planner_note", "thinking"]
 TerminalStatus = Literal["completed", "failed", "canceled"]
 
 
@@ -236,6 +241,94 @@ class RepairTerminal(CommandArguments):
     @override
     def command(self) -> commands.Command:
         return commands.RepairTerminal(self.run_id, RunStatus(self.status), self.record.value())
+
+
+class MemoryEventInput(Wire):
+    """Something to remember."""
+
+    type: MemoryType
+    timestamp: Time
+    data: Payload
+    labels: Labels = None
+
+    def value(self) -> MemoryEvent:
+        """The event inside the store."""
+        return MemoryEvent(self.type, self.timestamp, self.data, self.labels or {})
+
+
+class AppendEvents(CommandArguments):
+    """The memory, and what to add to it; nothing at all is legal."""
+
+    agent_id: str
+    run_id: str
+    events: list[MemoryEventInput] | None = None
+
+    @override
+    def command(self) -> commands.Command:
+        return commands.AppendMemory(self.agent_id, self.run_id, tuple(each.value() for each in self.events or ()))
+
+
+class PurgeMemory(CommandArguments):
+    """The memory to remove."""
+
+    agent_id: str
+    run_id: str
+
+    @override
+    def command(self) -> commands.Command:
+        return commands.PurgeMemory(self.agent_id, self.run_id)
+
+
+class OneMemory(Wire):
+    """The memory to read."""
+
+    agent_id: str
+    run_id: str
+
+
+def _read_scope(value: object) -> tuple[ScopeKind, str]:
+    if value == "all":
+        return ScopeKind.ALL, ""
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, subject_id),) = value.items()
+        if kind in ("session", "run") and isinstance(subject_id, str):
+            return ScopeKind(kind), subject_id
+    raise PydanticCustomError("wire", "{reason}", {"reason": 'must be "all", {"session": ID} or {"run": ID}'})
+
+
+def _id_scope(kind: str) -> dict[str, object]:
+    return {
+        "type": "object",
+        "properties": {kind: {"type": "string"}},
+        "required": [kind],
+        "additionalProperties": False,
+    }
+
+
+ScopeInput = Annotated[
+    tuple[ScopeKind, str],
+    PlainValidator(_read_scope),
+    WithJsonSchema({"oneOf": [{"const": "all"}, _id_scope("session"), _id_scope("run")]}),
+]
+
+
+class ConsumerInput(Wire):
+    """What a consumer reads and where it begins, which is the start where nothing is said."""
+
+    scope: ScopeInput
+    types: list[str] | None = None
+    begins: Literal["start", "now"] | None = Field(default=None, alias="from")
+
+    @property
+    def begin(self) -> str:
+        """Where it begins."""
+        return self.begins or "start"
+
+
+class Commit(Wire):
+    """Up to where a consumer has dealt with what it reads: a cursor of its stream."""
+
+    cursor: NotEmpty
 
 
 class OneSession(Wire):

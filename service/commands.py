@@ -1,4 +1,4 @@
-"""The routes of the store's methods: one path each."""
+"""The routes of the methods of the store and of product memory: one path each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from schemas.refusals import Code, Refusal
-from service.methods import METHODS, Method, invoke
+from service.methods import MEMORY_METHODS, METHODS, Method, invoke
 from service.metrics import Metrics
 from service.ports import StoreHolder
 from service.request import read_object
@@ -32,6 +32,18 @@ class Commands:
                 method.answer,
                 arguments=method.arguments,
                 codes=(*method.codes, Code.TOO_LARGE),
+            )
+        for method in MEMORY_METHODS.values():
+            yield Route(
+                "POST",
+                f"/v1/{method.name}",
+                partial(self._call, method),
+                method.name.replace("/", "_"),
+                method.summary,
+                method.answer,
+                arguments=method.arguments,
+                codes=(*method.codes, Code.TOO_LARGE),
+                tag="memory",
             )
 
     async def _call(self, method: Method, call: Call) -> Reply:

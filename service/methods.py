@@ -30,8 +30,11 @@ class Method:
 
 
 async def call(store: StorePort, method: str, args: dict[str, Any]) -> dict[str, Any]:
-    """Call a method with the JSON object of its arguments; its JSON object is answered, or `Refused` raised."""
-    known = METHODS.get(method)
+    """Call a method with the JSON object of its arguments; its JSON object is answered, or `Refused` raised.
+
+    A method of product memory is called by its path, as in `memory/load_run`.
+    """
+    known = METHODS.get(method) or MEMORY_METHODS.get(method)
     found = unknown_method(method) if known is None else await invoke(store, known, args)
     if isinstance(found, Refusal):
         raise Refused(found)
@@ -90,6 +93,11 @@ async def _load_run(store: StorePort, args: arguments.OneRun) -> JsonObject | Re
 async def _load_checkpoint(store: StorePort, args: arguments.OneRun) -> JsonObject | Refusal:
     found = await store.load_checkpoint(args.run_id)
     return found if isinstance(found, Refusal) else render.checkpoint(found)
+
+
+async def _load_memory(store: StorePort, args: arguments.OneMemory) -> JsonObject | Refusal:
+    found = await store.memories.load(args.agent_id, args.run_id)
+    return found if isinstance(found, Refusal) else render.snapshot(found)
 
 
 _SESSION: Final = (Code.SESSION_NOT_FOUND, Code.SESSION_PURGED)
@@ -259,3 +267,34 @@ _ALL: Final = (
 
 METHODS: Final = {method.name: method for method in _ALL}
 """Every method of the store by its name. Each may also refuse with `invalid_command`, `too_large` and `unavailable`."""
+
+MEMORY_METHODS: Final = {
+    method.name: method
+    for method in (
+        Method(
+            "memory/append_events",
+            "Add events to what is remembered of a run by an agent, all or none; an exact repeat adds nothing.",
+            arguments.AppendEvents,
+            answers.EmptyAnswer,
+            _command,
+            (),
+        ),
+        Method(
+            "memory/load_run",
+            "Read all that is remembered of a run by an agent.",
+            arguments.OneMemory,
+            answers.MemoryAnswer,
+            _load_memory,
+            (),
+        ),
+        Method(
+            "memory/purge_run",
+            "Remove what is remembered of a run by an agent for good; it may be begun again.",
+            arguments.PurgeMemory,
+            answers.EmptyAnswer,
+            _command,
+            (),
+        ),
+    )
+}
+"""The methods of product memory, by their paths; no batch takes them."""

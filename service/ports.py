@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from schemas.commands import Command
+from schemas.consumers import Consumer, Scope, StartAt
+from schemas.memories import MemorySnapshot
 from schemas.refusals import Code, Refusal, Refused, refuse
 from schemas.replays import ExportedRun, ModelInput, Prompts, RunTree, ToolCalls, Transcript
 from schemas.streams import Portion
 from schemas.values import (
     Answer,
     Checkpoint,
+    Done,
     Page,
     Record,
     RunDetail,
@@ -217,12 +220,54 @@ class ReplayPort(Protocol):
         ...
 
 
+class MemoriesPort(Protocol):
+    """Product memory, for reading."""
+
+    async def load(self, agent_id: str, run_id: str) -> MemorySnapshot | Refusal:
+        """All that is remembered of a run by an agent."""
+        ...
+
+
+class ConsumersPort(Protocol):
+    """Named consumers."""
+
+    async def put(self, name: str, scope: Scope, types: Sequence[str], start_at: StartAt) -> Consumer | Refusal:
+        """Make one; the same again is answered as it stands."""
+        ...
+
+    async def commit(self, name: str, cursor: str) -> Consumer | Refusal:
+        """Note up to where one has dealt with what it reads."""
+        ...
+
+    async def delete(self, name: str) -> Done | Refusal:
+        """Remove one."""
+        ...
+
+    async def list(self) -> tuple[Consumer, ...] | Refusal:
+        """Every one, by name."""
+        ...
+
+    async def stream(self, name: str, cursor: str = "", *, follow: bool = True) -> StreamPort | Refusal:
+        """What one reads, from a cursor of its own, or where there is none from what it has committed."""
+        ...
+
+
 class StorePort(Protocol):
     """A store, as the service asks it. A refusal is an answer; an exception is a bug."""
 
     @property
     def replay(self) -> ReplayPort:
         """What is read back from a run's records."""
+        ...
+
+    @property
+    def memories(self) -> MemoriesPort:
+        """Product memory, for reading."""
+        ...
+
+    @property
+    def consumers(self) -> ConsumersPort:
+        """Named consumers."""
         ...
 
     @property

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
+from schemas.consumers import Consumer, Scope, ScopeKind
+from schemas.memories import MemorySnapshot
 from schemas.times import format_time
 from schemas.values import (
     Answer,
     AppendResult,
     Checkpoint,
+    Done,
     Page,
     Purged,
     Record,
@@ -28,18 +31,23 @@ from schemas.values import (
 from service.answers import (
     AppendAnswer,
     CheckpointAnswer,
+    ConsumerAnswer,
     EmbeddedPageAnswer,
     EmbeddedRecordAnswer,
     JsonObject,
+    MemoryAnswer,
+    MemoryEventAnswer,
     OneSessionAnswer,
     PageAnswer,
     RecordAnswer,
     RepairAnswer,
     RunAnswer,
     RunDetailAnswer,
+    RunScope,
     SessionAnswer,
     SessionDetailAnswer,
     SessionPageAnswer,
+    SessionScope,
     SessionSummaryAnswer,
     StartAnswer,
     StoreAnswer,
@@ -58,8 +66,43 @@ def answer(value: Answer) -> JsonObject:
             return one_session(value)
         case RepairResult():
             return repair(value)
-        case Purged():
+        case Purged() | Done():
             return {}
+
+
+def snapshot(value: MemorySnapshot) -> MemoryAnswer:
+    """What is remembered of a run."""
+    events: list[MemoryEventAnswer] = [
+        {
+            "type": each.type,
+            "timestamp": format_time(each.timestamp),
+            "data": each.data.decode(),
+            "labels": dict(each.labels),
+        }
+        for each in value.events
+    ]
+    return {"agent_id": value.agent_id, "run_id": value.run_id, "events": events}
+
+
+def consumer(value: Consumer) -> ConsumerAnswer:
+    """A named consumer."""
+    return {
+        "name": value.name,
+        "scope": _scope(value.scope),
+        "types": list(value.types),
+        "from": value.start_at.value,
+        "cursor": value.cursor,
+    }
+
+
+def _scope(value: Scope) -> Literal["all"] | SessionScope | RunScope:
+    match value.kind:
+        case ScopeKind.ALL:
+            return "all"
+        case ScopeKind.SESSION:
+            return {"session": value.id}
+        case ScopeKind.RUN:
+            return {"run": value.id}
 
 
 def appended(value: AppendResult) -> AppendAnswer:

@@ -101,7 +101,7 @@ class Route:
     `content_type` says what it is.
     """
 
-    verb: Literal["GET", "POST"]
+    verb: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
     handler: Handler
     name: str

@@ -35,6 +35,8 @@ _PARAMETERS: Final = (
     PAYLOAD,
 )
 
+_OF_CONSUMER: Final = tuple(each for each in _PARAMETERS if each.name != "types")
+
 Opened = Callable[[StorePort, Call, str, tuple[str, ...], bool], Awaitable[StreamPort | Refusal]]
 
 
@@ -54,6 +56,13 @@ class EventStreams:
     def routes(self) -> Iterator[Route]:
         """Every stream's route."""
         known: tuple[tuple[str, str, str, Opened, tuple[Code, ...]], ...] = (
+            (
+                "/v1/consumers/{name}/stream",
+                "stream_consumer",
+                "Follow what a consumer reads, from what it has committed; its cursors are its own.",
+                _open_consumer,
+                (Code.CONSUMER_NOT_FOUND, Code.RUN_NOT_FOUND, Code.SESSION_NOT_FOUND, Code.SESSION_PURGED),
+            ),
             (
                 "/v1/runs/{id}/stream",
                 "stream_run",
@@ -84,7 +93,7 @@ class EventStreams:
                 name,
                 summary,
                 None,
-                parameters=_PARAMETERS,
+                parameters=_PARAMETERS if opened is not _open_consumer else _OF_CONSUMER,
                 codes=(*codes, Code.INVALID_CURSOR),
                 content_type=CONTENT_TYPE,
                 tag="streams",
@@ -157,3 +166,13 @@ async def _open_all(
     follow: bool,  # noqa: FBT001 # one of many
 ) -> StreamPort | Refusal:
     return await store.streams.everything(cursor, types, follow=follow)
+
+
+async def _open_consumer(
+    store: StorePort,
+    call: Call,
+    cursor: str,
+    _types: tuple[str, ...],
+    follow: bool,  # noqa: FBT001 # one of many
+) -> StreamPort | Refusal:
+    return await store.consumers.stream(call.ids[0], cursor, follow=follow)

@@ -63,6 +63,10 @@ async def _sessions(store: StorePort, _ids: tuple[str, ...], query: Query) -> Js
     return render.session_page(found(await store.list_sessions(status, query.get("cursor", ""), limit)))
 
 
+async def _consumers(store: StorePort, _ids: tuple[str, ...], _query: Query) -> JsonObject:
+    return {"consumers": [render.consumer(each) for each in found(await store.consumers.list())]}
+
+
 async def _session(store: StorePort, ids: tuple[str, ...], _query: Query) -> JsonObject:
     return render.session_detail(found(await store.session_detail(ids[0])))
 
@@ -170,6 +174,15 @@ VIEWS: Final = (
         _run_records,
         _PAGE,
         (Code.RUN_NOT_FOUND, Code.INVALID_CURSOR),
+    ),
+    View(
+        "/v1/consumers",
+        "list_consumers",
+        "List the named consumers, by name, with what each has committed.",
+        answers.ConsumersAnswer,
+        _consumers,
+        (),
+        (),
     ),
     *REPLAY_VIEWS,
 )

@@ -26,11 +26,16 @@ import (
 	"unicode/utf8"
 )
 
-// The header of schema 1: marker and fingerprint. A later schema has another fingerprint, and other fields.
-var header = []byte{0xc3, 0x01, 0x36, 0x4f, 0xbc, 0x4e, 0x21, 0x72, 0xb7, 0xba}
+// The headers of schemas 1 and 2: marker and fingerprint. A later schema has another fingerprint, and more fields.
+var (
+	header1 = []byte{0xc3, 0x01, 0x36, 0x4f, 0xbc, 0x4e, 0x21, 0x72, 0xb7, 0xba}
+	header2 = []byte{0xc3, 0x01, 0x44, 0xea, 0x8a, 0xcb, 0x13, 0x3b, 0xd3, 0x16}
+)
 
 var (
-	kinds    = []string{"record", "session_created", "session_ended", "session_purged", "run_reserved", "barrier"}
+	kinds = []string{"record", "session_created", "session_ended", "session_purged", "run_reserved", "barrier",
+		// Schema 2 has these too.
+		"memory_appended", "memory_purged", "consumer_created", "consumer_committed", "consumer_deleted"}
 	outcomes = []string{"none", "proceed", "stop"}
 	statuses = []string{"none", "suspended", "completed", "failed", "canceled"}
 )
@@ -43,6 +48,8 @@ type record struct {
 	texts                  [9]string // type, event_key, session, run, agent, turn, parent, predecessor, child
 	timestamp, home        int64
 	keyID, sealed, encoded []byte
+	consumer               string // From schema 2 on, with place.
+	place                  []byte
 }
 
 // place tells the partition in which a session, or a tree without one by its root's run ID, is.
@@ -97,10 +104,10 @@ func (a *avro) enum(symbols []string) string {
 }
 
 func decode(value []byte) (*record, error) {
-	if !bytes.HasPrefix(value, header) {
-		return nil, errors.New("not a log record of schema 1")
+	if !bytes.HasPrefix(value, header1) && !bytes.HasPrefix(value, header2) {
+		return nil, errors.New("not a log record of schema 1 or 2")
 	}
-	a := &avro{data: value[len(header):]}
+	a := &avro{data: value[len(header1):]}
 	r := &record{encoded: value}
 	r.position, r.prev, r.last, r.commandID = a.long(), a.bytes(), a.bool(), a.bytes()
 	a.long() // appended_at
@@ -110,6 +117,9 @@ func decode(value []byte) (*record, error) {
 	}
 	r.timestamp, r.outcome, r.status = a.long(), a.enum(outcomes), a.enum(statuses)
 	r.home, r.keyID, r.sealed = a.long(), a.bytes(), a.bytes()
+	if bytes.HasPrefix(value, header2) {
+		r.consumer, r.place = string(a.bytes()), a.bytes()
+	}
 	if a.err == nil && len(a.data) > 0 {
 		a.err = errors.New("bytes too many")
 	}
@@ -190,6 +200,9 @@ func associated(r *record) []byte {
 		lengths[i] = strconv.Itoa(utf8.RuneCountInString(text))
 	}
 	head := fmt.Sprintf("%d;%d;%s;%s", r.timestamp, r.home, strings.Join(lengths, ","), strings.Join(texts, ""))
+	if r.consumer != "" || len(r.place) > 0 {
+		head += fmt.Sprintf(";%d;%s", utf8.RuneCountInString(r.consumer), r.consumer) + string(r.place)
+	}
 	return append(append(append([]byte{}, r.commandID...), r.keyID...), head...)
 }
 

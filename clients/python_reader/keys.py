@@ -71,6 +71,11 @@ class KeyRing:
         self._purged.add(owner)
         self._wrapped = {key_id: kept for key_id, kept in self._wrapped.items() if kept[0] != owner}
 
+    def forget_key(self, key_id: bytes) -> None:
+        """Forget one key for good, for the same reason."""
+        self._gone.add(key_id)
+        self._wrapped.pop(key_id, None)
+
     def knows(self, key_id: bytes) -> bool:
         """True while the key is here."""
         return key_id in self._wrapped
@@ -119,6 +124,10 @@ class KeysTopic:
     def forget(self, owner: str) -> None:
         """See `KeyRing`."""
         self._ring.forget(owner)
+
+    def forget_key(self, key_id: bytes) -> None:
+        """See `KeyRing`."""
+        self._ring.forget_key(key_id)
 
     def close(self) -> None:
         """Let go of the brokers."""

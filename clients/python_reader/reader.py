@@ -171,6 +171,8 @@ class LogReader:
     def _opened(self, partition: int, record: LogRecord) -> Record:
         if self._keys is not None and record.kind == "session_purged":
             self._keys.forget(f"session:{record.session_id}")
+        if self._keys is not None and record.kind == "memory_purged":
+            self._keys.forget_key(record.key_id)
         if not record.sealed:
             return Record(partition, record, None)
         if self._keys is None:

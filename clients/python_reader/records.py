@@ -55,6 +55,8 @@ class LogRecord:
     home: int
     key_id: bytes
     sealed: bytes
+    consumer: str = ""
+    place: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +71,22 @@ class Content:
 
 
 @cache
-def _schemas() -> tuple[dict[bytes, Any], Any, Any]:
-    """The schemas of log records by fingerprint, the newest of them, and the one of sealed content."""
-    by_number = sorted(_FOLDER.glob("log_record.*.avsc"), key=lambda path: int(path.name.split(".")[1]))
-    schemas = [load_schema(str(path)) for path in by_number]
+def _schemas() -> tuple[dict[bytes, Any], Any]:
+    """The schemas of log records by fingerprint, and the one of sealed content."""
+    schemas = [load_schema(str(path)) for path in _FOLDER.glob("log_record.*.avsc")]
     known = {bytes.fromhex(fingerprint(to_parsing_canonical_form(each), "CRC-64-AVRO")): each for each in schemas}
-    return known, schemas[-1], load_schema(str(_FOLDER / "sealed_content.1.avsc"))
+    return known, load_schema(str(_FOLDER / "sealed_content.1.avsc"))
 
 
 def decode(data: bytes) -> LogRecord:
     """Decode a message's value. Raises `RecordUnreadable`, for trailing bytes too."""
-    known, newest, _ = _schemas()
+    known, _ = _schemas()
     if data[:2] != _MARKER:
         raise RecordUnreadable("no log record: the marker of Avro's single-object encoding is missing")
     written_by = known.get(data[2:_HEADER_BYTES])
     if written_by is None:
         raise RecordUnreadable(f"a log record of an unknown schema, fingerprint {data[2:_HEADER_BYTES].hex()}")
-    return LogRecord(**_read(data, _HEADER_BYTES, written_by, newest))
+    return LogRecord(**_read(data, _HEADER_BYTES, written_by))
 
 
 def open_content(plaintext: bytes) -> Content:
@@ -96,8 +97,7 @@ def open_content(plaintext: bytes) -> Content:
         return Content(payload=data[1:])
     if form != _WHOLE_CONTENT:
         raise RecordUnreadable("sealed content of an unknown form")
-    schema = _schemas()[2]
-    return Content(**_read(data, 1, schema, schema))
+    return Content(**_read(data, 1, _schemas()[1]))
 
 
 def associated_data(record: LogRecord) -> bytes:
@@ -118,6 +118,8 @@ def associated_data(record: LogRecord) -> bytes:
     )
     lengths = ",".join(str(len(text)) for text in texts)
     head = f"{record.timestamp};{record.home};{lengths};{''.join(texts)}".encode()
+    if record.consumer or record.place:
+        head += f";{len(record.consumer)};{record.consumer}".encode() + record.place
     return record.command_id + record.key_id + head
 
 
@@ -126,11 +128,12 @@ def record_id(partition: int, position: int) -> str:
     return f"{partition:04x}-{position:014x}"
 
 
-def _read(data: bytes, begin: int, written_by: Any, read_by: Any) -> dict[str, Any]:
+def _read(data: bytes, begin: int, written_by: Any) -> dict[str, Any]:
     source = BytesIO(data)
     source.seek(begin)
     try:
-        fields = fastavro.schemaless_reader(source, written_by, read_by)
+        # What an older schema does not have is as `LogRecord` has it by default.
+        fields = fastavro.schemaless_reader(source, written_by, None)
     except Exception as error:  # fastavro raises whatever the damaged bytes led it to
         raise RecordUnreadable(f"not readable: {type(error).__name__}") from error
     if source.tell() != len(data):

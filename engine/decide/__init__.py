@@ -7,6 +7,7 @@ is decided in this package: a command's shape in `shape`, the rest in the module
 
 from __future__ import annotations
 
+from engine.decide.consumers import CommitConsumer, ConsumerCommand, DeleteConsumer, PutConsumer, decide_consumer
 from engine.decide.lifecycle import (
     record_cancellation,
     record_suspension,
@@ -14,6 +15,7 @@ from engine.decide.lifecycle import (
     repair_suspension,
     repair_terminal,
 )
+from engine.decide.memories import decide_memory
 from engine.decide.records import append_record
 from engine.decide.reserve import ReserveRun, reserve_run
 from engine.decide.sessions import create_session, end_session, purge_session
@@ -21,10 +23,12 @@ from engine.decide.shape import check_shape
 from engine.decide.starts import decide_start
 from engine.decide.state import Decided, Elsewhere, Needs, Prepared, State
 from schemas.commands import (
+    AppendMemory,
     AppendRecord,
     Command,
     CreateSession,
     EndSession,
+    PurgeMemory,
     PurgeSession,
     RecordCancellation,
     RecordSuspension,
@@ -35,11 +39,14 @@ from schemas.commands import (
 )
 from schemas.refusals import Refusal
 
-__all__ = ["Decided", "Elsewhere", "Needs", "Prepared", "ReserveRun", "check_shape", "decide"]
+__all__ = ["Decided", "Elsewhere", "Needs", "OwnCommand", "Prepared", "ReserveRun", "check_shape", "decide"]
+
+OwnCommand = ReserveRun | ConsumerCommand
+"""The store's own commands, made of what callers ask for."""
 
 
 def decide(
-    state: State, command: Command | ReserveRun, elsewhere: Elsewhere, prepared: Prepared
+    state: State, command: Command | OwnCommand, elsewhere: Elsewhere, prepared: Prepared
 ) -> Decided | Needs | Refusal:
     """Decide one command whose shape has been checked, on the state of its home partition."""
     match command:
@@ -61,8 +68,15 @@ def decide(
             return end_session(state, command)
         case PurgeSession():
             return purge_session(state, command)
-        case ReserveRun():
-            return reserve_run(state, command)
+        case AppendMemory() | PurgeMemory():
+            return decide_memory(state, command, prepared)
+        case ReserveRun() | PutConsumer() | CommitConsumer() | DeleteConsumer():
+            return _decide_own(state, command)
         case _:
             start: Start = command
             return decide_start(state, start, elsewhere, prepared)
+
+
+def _decide_own(state: State, command: OwnCommand) -> Decided | Refusal:
+    """Decide one of the store's own commands."""
+    return reserve_run(state, command) if isinstance(command, ReserveRun) else decide_consumer(state, command)

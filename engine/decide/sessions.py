@@ -7,6 +7,7 @@ from engine.decide.state import Decided, Draft, Needs, Prepared, State
 from projections.rows import SessionRow
 from schemas.commands import CreateSession, EndSession, PurgeSession
 from schemas.log_record import Kind
+from schemas.owners import session_owner
 from schemas.refusals import Code, Refusal, refuse
 from schemas.values import Purged, Session, SessionStatus
 
@@ -60,7 +61,7 @@ def purge_session(state: State, command: PurgeSession) -> Decided | Refusal:
     if row is None:
         return session_not_found(session_id)
     if row.purged:
-        return Decided(Purged())
+        return Decided(Purged(session_owner(session_id)))
     if row.status == SessionStatus.ACTIVE.value:
         return refuse(
             Code.SESSION_ACTIVE, f"session {session_id!r} is active; end it before it is purged", session_id=session_id
@@ -71,14 +72,5 @@ def purge_session(state: State, command: PurgeSession) -> Decided | Refusal:
             f"session {session_id!r} still has {row.running} running runs",
             session_id=session_id,
         )
-    return Decided(Purged(), (Draft(kind=Kind.SESSION_PURGED, session_id=session_id),))
-
-
-def session_owner(session_id: str) -> str:
-    """The owner under which a session's data keys are kept."""
-    return f"session:{session_id}"
-
-
-def tree_owner(root_run_id: str) -> str:
-    """The owner under which the data keys of a sessionless tree are kept."""
-    return f"tree:{root_run_id}"
+    purged = Purged(session_owner(session_id))
+    return Decided(purged, (Draft(kind=Kind.SESSION_PURGED, session_id=session_id),))

@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from schemas import limits
 from schemas.commands import (
+    AppendMemory,
     AppendRecord,
     Command,
     CreateSession,
     EndSession,
+    PurgeMemory,
     PurgeSession,
     RecordCancellation,
     RecordSuspension,
@@ -28,6 +30,7 @@ from schemas.commands import (
     StartRootRun,
 )
 from schemas.json_text import check_json_text
+from schemas.memories import MEMORY_TYPES
 from schemas.payloads import (
     CancellationPayload,
     ChildRunLinkedPayload,
@@ -166,6 +169,33 @@ def _terminal(command: RecordTerminal | RepairTerminal) -> None:
     payload = _lifecycle(command.run_id, record, RUN_COMPLETED, RunCompletedPayload)
     if payload.status is not command.status:
         raise _Wrong(f"record.payload says {payload.status.value}, the command {command.status.value}", **_ids(record))
+
+
+def _memory(command: AppendMemory | PurgeMemory) -> None:
+    _need(check_memory(command.agent_id, command.run_id), agent_id=command.agent_id, run_id=command.run_id)
+
+
+def check_memory(agent_id: str, run_id: str) -> str | None:
+    """What is wrong with the IDs of a memory; None where nothing is."""
+    return check_id(agent_id, "agent_id") or check_id(run_id, "run_id")
+
+
+def _append_memory(command: AppendMemory) -> None:
+    _memory(command)
+    ids = {"agent_id": command.agent_id, "run_id": command.run_id}
+    size = 0
+    for index, event in enumerate(command.events):
+        name = f"events.{index}"
+        if event.type not in MEMORY_TYPES:
+            raise _Wrong(f"{name}.type must be one of {', '.join(MEMORY_TYPES)}", **ids)
+        _time(event.timestamp, f"{name}.timestamp", **ids)
+        if len(event.data) > limits.payload_bytes_max:
+            raise _Wrong(f"{name}.data is longer than {limits.payload_bytes_max} bytes", **ids)
+        _need(_named(f"{name}.data", check_json_text(event.data)), **ids)
+        _need(check_labels(event.labels, f"{name}.labels"), **ids)
+        size += len(event.data) + sum(len(key) + len(value) for key, value in event.labels.items())
+    if size > limits.memory_append_bytes_max:
+        raise _Wrong(f"events hold more than {limits.memory_append_bytes_max} bytes together", **ids)
 
 
 def _sessionful(run: RunStart) -> None:
@@ -318,4 +348,6 @@ _CHECKS: Final[dict[type, Callable[[Any], None]]] = {
     RecordTerminal: _terminal,
     RepairSuspension: _suspension,
     RepairTerminal: _terminal,
+    AppendMemory: _append_memory,
+    PurgeMemory: _memory,
 }

@@ -19,12 +19,13 @@ from engine.decide.common import (
     result,
     run_not_found,
 )
-from engine.decide.sessions import session_not_found, tree_owner
+from engine.decide.sessions import session_not_found
 from engine.decide.state import Decided, Draft, Elsewhere, Needs, Prepared, RunElsewhere, State
 from projections.queries import live_run
 from projections.rows import RunRow, SessionRow
 from schemas.commands import Start, StartChildRun, StartOneShotChildRun, StartOneShotRun, StartRootRun
 from schemas.log_record import SealedContent
+from schemas.owners import tree_owner
 from schemas.refusals import Code, Refusal, refuse
 from schemas.values import (
     NewRecord,

@@ -6,10 +6,11 @@ and comes in `Elsewhere`; random bytes that it may need come in `Prepared`. It n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from projections.rows import RunRow, SessionRow
+from projections.rows import ConsumerRow, MemoryRow, RunRow, SessionRow
 from schemas.log_record import NO_HOME, Kind, SealedContent
 from schemas.values import Answer, NewRecord
 
@@ -55,6 +56,18 @@ class State(Protocol):
         """The position of the run's record with this event key."""
         ...
 
+    def memory(self, agent_id: str, run_id: str) -> MemoryRow | None:
+        """The row of a memory whose home this is."""
+        ...
+
+    def memory_appends(self, memory: MemoryRow, appearance: str) -> Sequence[int]:
+        """The positions of a memory's appends that look like this."""
+        ...
+
+    def consumer(self, name: str) -> ConsumerRow | None:
+        """The row of a consumer whose home this is; also of one that was deleted."""
+        ...
+
     def opened(self, position: int) -> Opened:
         """The record at a position, opened with its data key."""
         ...
@@ -87,10 +100,11 @@ NOTHING_ELSEWHERE = Elsewhere()
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What was made ready before deciding: a data key that is already safe, a run ID reserved for this home."""
+    """What was made ready before deciding: a data key of an owner that is already safe, a run ID for this home."""
 
     key_id: bytes = b""
     reserved: bool = False
+    key_owner: str = ""
 
 
 NOTHING_PREPARED = Prepared()
@@ -110,6 +124,14 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """The answer to the store's own commands on consumers: how one stands."""
+
+    name: str
+    row: ConsumerRow
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A log record that a decision wants, before it has a position, a time and a seal."""
 
@@ -126,11 +148,13 @@ class Draft:
     home: int = NO_HOME
     key_id: bytes = b""
     private: SealedContent | None = None
+    consumer: str = ""
+    place: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
     """An answer and what it writes, in order; nothing for a retry."""
 
-    answer: Answer | Reserved
+    answer: Answer | Reserved | ConsumerState
     drafts: tuple[Draft, ...] = ()

@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from engine.decide.sessions import session_owner
 from engine.environment import SystemEnvironment
 from engine.keys import MasterKey, MemoryKeyStore, Sealer, pack
 from engine.keys.master import key_associated
@@ -30,6 +29,7 @@ from schemas.log_record import (
     encode_content,
     record_id,
 )
+from schemas.owners import session_owner
 from tests.packaging.trees import ROOT
 
 SESSION: Final = "s-1"

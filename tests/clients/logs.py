@@ -12,14 +12,16 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from engine.consumers import ConsumerStream
 from engine.keys import MasterKey
 from engine.keys.topic import filler
 from engine.logs.interface import LogEntry
 from engine.logs.simulated import Answer, AppendFault
 from projections.position_rule import PositionRule
+from schemas.consumers import Consumer, Scope, ScopeKind, StartAt
 from schemas.log_record import NO_POSITION, Kind, LogRecord, encode
 from tests.clients.test_records import check_record, key_record
-from tests.contract.builders import Run, create_session, end_session, place, purge_session
+from tests.contract.builders import LATER, Command, Run, create_session, end_session, place, purge_session
 from tests.engine.scene import Cluster
 from tests.engine.test_partition import Scripted
 from tests.simulation.virtual_time import run_virtual
@@ -61,6 +63,7 @@ def make_log() -> MadeLog:
         cluster, faults = Cluster(1, PARTITIONS), Scripted()
         one, other = await cluster.start(faults), await cluster.start()
         kept, purged = Run("kept-run", KEPT, labels=LABELS), Run("purged-run", PURGED)
+        kept_after_now = Run("kept-child", KEPT, parent="kept-run").append("after now", PAYLOAD, "note")
         shot, child = Run("shot"), Run("shot-child", parent="shot")
         for command in (create_session(KEPT), create_session(PURGED), kept.start(), purged.start(), shot.start()):
             await one.do(command)
@@ -76,6 +79,23 @@ def make_log() -> MadeLog:
         await one.do(kept.suspend())
         for command in (purged.end(), end_session(PURGED), purge_session(PURGED)):
             await one.do(command)
+        for run_id, data in (("kept-run", PAYLOAD), ("forgotten-run", "1"), ("forgotten-run", '"again"')):
+            if data == '"again"':
+                await one.do(Command("memory/purge_run", {"agent_id": "agent", "run_id": run_id}))
+            event = {"type": "thinking", "timestamp": LATER, "data": data, "labels": LABELS}
+            args = {"agent_id": "agent", "run_id": run_id, "events": [event]}
+            await one.do(Command("memory/append_events", args))
+        consumers = one.store.consumers
+        made = await consumers.put("a-consumer", Scope(ScopeKind.SESSION, KEPT), ("note", "usage"), StartAt.NOW)
+        assert isinstance(made, Consumer)
+        await one.do(kept_after_now)
+        stream = await consumers.stream("a-consumer", follow=False)
+        assert isinstance(stream, ConsumerStream)
+        portion = await stream.take()
+        stream.close()
+        assert portion is not None
+        await consumers.commit("a-consumer", portion.records[0].cursor)
+        await consumers.delete("a-consumer")
         await cluster.storage.settle()
         hole = place(KEPT, PARTITIONS)
         cluster.storage.land(hole, [], cluster.storage.end(hole) + 2)

@@ -137,6 +137,20 @@ def test_a_key_that_is_gone_does_not_come_back_and_other_kinds_are_passed_over(t
         assert not ring.knows(record.key_id)
 
 
+def test_one_key_is_forgotten_for_good_and_others_of_its_owner_are_not(tmp_path: Path) -> None:
+    # As a purge of product memory asks for: the memory may be begun again.
+    master = load_or_create_master_key(tmp_path / "master.key", create=True)
+    record, key, value = sealed(CONTENTS[0], master)
+    ring = KeyRing(load_master_key(tmp_path / "master.key"))
+    other = key_record(OWNER, bytes(16), bytes(32), master)
+    for each in (other, (key, value)):
+        ring.take(*each)
+    ring.forget_key(record.key_id)
+    ring.take(key, value)
+    assert not ring.knows(record.key_id)
+    assert ring.knows(bytes(16))
+
+
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "c2hvcnQ=\n", "no base64!\n", "AA==\nAA==\n"])
 def test_a_file_without_a_master_key_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "master.key"

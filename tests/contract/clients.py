@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
+from urllib.parse import quote
 
 import httpx
 
@@ -36,11 +37,19 @@ class Client(Protocol):
     """A store, however it is reached. Both raise `Refused`."""
 
     async def call(self, method: str, args: Json) -> Json:
-        """Do a method of the store and answer its result object."""
+        """Do a method of the store, or one of product memory by its path, and answer its result object."""
         ...
 
     async def get(self, path: str, **query: Any) -> Json:
         """Read a view; IDs in the path are percent-encoded."""
+        ...
+
+    async def send(self, verb: str, path: str, body: Any = None) -> Json:
+        """Make, commit or delete a consumer; the name in the path is percent-encoded."""
+        ...
+
+    async def consume(self, name: str, cursor: str = "") -> list[tuple[str, Json]]:
+        """What a consumer's stream gives up to now, each record with its cursor."""
         ...
 
     async def call_all(self, commands: Sequence[Command]) -> list[Json | Refused]:
@@ -95,7 +104,7 @@ class HttpClient:
 
     async def call(self, method: str, args: Json) -> Json:
         """See `Client`."""
-        return await self.post(f"/v1/store/{method}", args)
+        return await self.post(f"/v1/{method}" if "/" in method else f"/v1/store/{method}", args)
 
     async def get(self, path: str, **query: Any) -> Json:
         """See `Client`."""
@@ -110,6 +119,27 @@ class HttpClient:
             check_problem(error, error["status"]) if error else result["ok"]
             for result, error in zip(results, errors, strict=True)
         ]
+
+    async def send(self, verb: str, path: str, body: Any = None) -> Json:
+        """See `Client`."""
+        content = None if body is None else json.dumps(body).encode()
+        return self.answer(await self.http.request(verb, path, content=content))
+
+    async def consume(self, name: str, cursor: str = "") -> list[tuple[str, Json]]:
+        """See `Client`."""
+        query = {"follow": "false", "cursor": cursor}
+        response = await self.http.get(f"/v1/consumers/{quote(name, safe='')}/stream", params=query)
+        if response.status_code != 200:
+            self.answer(response)
+        assert response.headers["content-type"] == "text/event-stream"
+        found = []
+        for event in response.text.split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in event.splitlines() if not line.startswith(":"))
+            if "id" in fields:
+                record = json.loads(fields["data"])
+                assert fields["event"] == record["type"]
+                found.append((fields["id"], record))
+        return found
 
     async def post(self, path: str, body: Json) -> Json:
         """Post a JSON body; lone surrogates go out as escapes, which is the only way they can."""

@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pytest
 
@@ -26,7 +27,7 @@ from engine.pending import QueueLimits
 from engine.projection import MemoryFiles
 from engine.store import Store
 from schemas.refusals import Code, Refusal, Refused
-from service import methods, views
+from service import consumers, methods, render, views
 from tests.contract import builders
 from tests.contract.builders import PARTITIONS, Command, Json
 from tests.contract.clients import Client, Cloggable, HttpClient, call_each
@@ -66,6 +67,38 @@ class InProcess:
     async def get(self, path: str, **query: Any) -> Json:
         """See `Client`."""
         return await views.get(self.store, path, {name: str(value) for name, value in query.items()})
+
+    async def send(self, verb: str, path: str, body: Any = None) -> Json:
+        """See `Client`."""
+        _, _, quoted, *rest = path.strip("/").split("/")
+        name = unquote(quoted)
+        if verb == "DELETE":
+            found = await consumers.delete(self.store, name)
+        elif rest == ["commit"]:
+            found = await consumers.commit(self.store, name, body)
+        else:
+            found = await consumers.put(self.store, name, body)
+        if isinstance(found, Refusal):
+            raise Refused(found)
+        return dict(found)
+
+    async def consume(self, name: str, cursor: str = "") -> list[tuple[str, Json]]:
+        """See `Client`."""
+        stream = await self.store.consumers.stream(name, cursor, follow=False)
+        if isinstance(stream, Refusal):
+            raise Refused(stream)
+        found: list[tuple[str, Json]] = []
+        try:
+            while True:
+                portion = await stream.take()
+                if portion is None:
+                    await stream.wait()
+                    continue
+                found += [(each.cursor, dict(render.record(each.record))) for each in portion.records]
+                if portion.end is not None:
+                    return found
+        finally:
+            stream.close()
 
     async def call_all(self, commands: Sequence[Command]) -> list[Json | Refused]:
         """See `Client`."""
@@ -361,9 +394,15 @@ class CloggedModel(Model):
 
     def apply(self, method: str, args: Json) -> Json:
         """See `Reference`."""
-        if self.clogged and not method.startswith(self.READS):
+        if self.clogged and not method.removeprefix("memory/").startswith(self.READS):
             raise Refused(Refusal(Code.UNAVAILABLE, "the log cannot be written"))
         return super().apply(method, args)
+
+    async def send(self, verb: str, path: str, body: Any = None) -> Json:
+        """See `Client`."""
+        if self.clogged:
+            raise Refused(Refusal(Code.UNAVAILABLE, "the log cannot be written"))
+        return await super().send(verb, path, body)
 
 
 @asynccontextmanager

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from engine.decide.sessions import session_owner
 from engine.store import Store
+from schemas.owners import session_owner
 from schemas.refusals import Refused
 from service.methods import call
 from tests.contract.builders import Command

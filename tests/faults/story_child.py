@@ -22,12 +22,12 @@ from unittest.mock import patch
 
 import projections.rocks
 from engine import data_folder
-from engine.decide.sessions import session_owner
 from engine.environment import SystemEnvironment
 from engine.keys.database import Database
 from engine.logs import files, rocks
 from engine.opening import StoreSettings, open_store
 from engine.store import Store
+from schemas.owners import session_owner
 from service.methods import call
 from tests.contract.builders import Command
 from tests.faults.stories import PARTITIONS, story

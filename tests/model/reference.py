@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from schemas.refusals import Code, Refusal, Refused
 from tests.model import shapes
+from tests.model.consumers import ModelConsumers
 from tests.model.replays import VIEWS, Replays
 from tests.model.shapes import Json, need
 
@@ -71,6 +72,8 @@ class Reference:
         self.runs: dict[str, Run] = {}  # in start order
         self.purged_runs: set[str] = set()
         self.log: list[Json] = []
+        self.memories: dict[tuple[str, str], list[list[Json]]] = {}  # by agent and run, append by append
+        self.consumers = ModelConsumers(self.scoped)
         self.cursors: dict[str, tuple[str, str]] = {}  # cursor -> subject, ID of the last record read
 
     async def call(self, method: str, args: Json) -> Json:
@@ -79,7 +82,7 @@ class Reference:
 
     def apply(self, method: str, args: Json) -> Json:
         """The same, at once."""
-        handler: Callable[[Json], Json] | None = getattr(self, f"do_{method}", None)
+        handler: Callable[[Json], Json] | None = getattr(self, f"do_{method.replace('/', '_')}", None)
         if handler is None:
             raise shapes.invalid(f"no method {method}")
         return handler(args)
@@ -337,6 +340,52 @@ class Reference:
             return self.repaired(run, record, same=True)
         return {"append": self.end(run, record, status), "outcome": "stored", "status": status}
 
+    # Named consumers
+
+    async def send(self, verb: str, path: str, body: Any = None) -> Json:
+        """Make, commit or delete a consumer."""
+        _, _, name, *rest = [unquote(part) for part in path.strip("/").split("/")]
+        return self.consumers.send(verb, name, "/".join(rest), body)
+
+    async def consume(self, name: str, cursor: str = "") -> list[tuple[str, Json]]:
+        """What a consumer's stream gives up to now, each record with its cursor."""
+        return [
+            (at, {**each, "timestamp": shapes.time_text(each["timestamp"])})
+            for at, each in self.consumers.consume(name, cursor)
+        ]
+
+    def scoped(self, kind: str, subject: str) -> list[Json]:
+        """The records of a consumer's scope; refused where that is not there."""
+        if kind == "session":
+            self.session(subject)
+        elif kind == "run":
+            self.run(subject)
+        return [each for each in self.log if kind == "all" or each[f"{kind}_id"] == subject]
+
+    # Product memory
+
+    def do_memory_append_events(self, args: Json) -> Json:
+        args = shapes.fields(args, "arguments", "agent_id", "run_id", "events")
+        appends = self.memories.get(shapes.memory(args), [])
+        events = shapes.memory_events(args.get("events"))
+        if events and events not in appends:
+            self.changing()
+            self.memories[shapes.memory(args)] = [*appends, events]
+        return {}
+
+    def do_memory_load_run(self, args: Json) -> Json:
+        agent_id, run_id = shapes.memory(shapes.fields(args, "arguments", "agent_id", "run_id"))
+        events = [event for append in self.memories.get((agent_id, run_id), []) for event in append]
+        timed = [{**event, "timestamp": shapes.time_text(event["timestamp"])} for event in events]
+        return {"agent_id": agent_id, "run_id": run_id, "events": timed}
+
+    def do_memory_purge_run(self, args: Json) -> Json:
+        memory = shapes.memory(shapes.fields(args, "arguments", "agent_id", "run_id"))
+        if memory in self.memories:
+            self.changing()
+            del self.memories[memory]
+        return {}
+
     def suspension(self, args: Json) -> tuple[Json, Json]:
         """The shape of a suspension: its record, and the checkpoint that the record names."""
         args = shapes.change(args, "run_suspended", "checkpoint")
@@ -453,6 +502,9 @@ class Reference:
             return self.view_replay(parts[2], parts[3], query)
         need(set(query) <= {"status", "cursor", "limit", "type"}, "an unknown parameter")
         match parts:
+            case ["v1", "consumers"]:
+                need(not query, "an unknown parameter")
+                return self.consumers.listing()
             case ["v1", "sessions"]:
                 return self.view_sessions(query)
             case ["v1", "sessions", session_id]:

@@ -25,6 +25,7 @@ LIFECYCLE: Final = ("run_started", "child_run_linked", "runtime.cancellation_int
 CHANGES: Final = tuple(kind for kind in LIFECYCLE if kind != "child_run_linked")  # of the run they are records of
 RESERVED: Final = ("run_stream_end", "session_purged")
 STATUSES: Final = ("running", "suspended", "completed", "failed", "canceled")
+MEMORY_TYPES: Final = ("user_message", "assistant_message", "tool_call", "tool_result", "planner_note", "thinking")
 OUTCOME_OF: Final = {"completed": "success", "failed": "failed", "canceled": "canceled"}
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -189,6 +190,29 @@ def payload(value: object) -> str:
     found = text(value, "payload", 4 * MIB)
     parse_json(found, dict)
     return found
+
+
+def memory(args: Json) -> tuple[str, str]:
+    """The agent and the run that a memory is of."""
+    return identifier(args.get("agent_id"), "agent_id"), identifier(args.get("run_id"), "run_id")
+
+
+def memory_events(value: object) -> list[Json]:
+    """What is to be remembered: a list of events, which may be empty or absent."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise invalid("events must be an array")
+    return [memory_event(each) for each in value]
+
+
+def memory_event(value: object) -> Json:
+    """One event, in one form."""
+    found = fields(value, "an event", "type", "timestamp", "data", "labels")
+    need(found.get("type") in MEMORY_TYPES, "an event is of an unknown type")
+    timestamp = time_ms(found.get("timestamp"), "timestamp")
+    data, its_labels = payload(found.get("data")), labels(found.get("labels"))
+    return {"type": found["type"], "timestamp": timestamp, "data": data, "labels": its_labels}
 
 
 def string_of(value: Json, key: str, *, required: bool = False) -> str:

@@ -52,18 +52,23 @@ FULL = LogRecord(
     sealed=b"\x00\xff sealed",
 )
 
+FULL_2 = msgspec.structs.replace(FULL, consumer="billing-é", place=b"\x00\xff place")
+"""With the fields that schema 2 has beside those of schema 1."""
 
-@pytest.mark.parametrize("record", [FULL, LogRecord(position=0, command_id=b"", appended_at=0, kind="barrier")])
+OF_SCHEMA = {"log_record.1": FULL, "log_record.2": FULL_2}
+
+
+@pytest.mark.parametrize("record", [FULL, FULL_2, LogRecord(position=0, command_id=b"", appended_at=0, kind="barrier")])
 def test_a_record_comes_back_as_it_was_written(record: LogRecord) -> None:
     assert decode(encode(record)) == record
 
 
 def test_any_avro_reader_reads_a_record_by_the_published_schema() -> None:
-    data = encode(FULL)
-    schema = load_schema(str(AVRO / "log_record.1.avsc"))
+    data = encode(FULL_2)
+    schema = load_schema(str(AVRO / "log_record.2.avsc"))
     assert data[:2] == b"\xc3\x01"
     fields = fastavro.schemaless_reader(BytesIO(data[10:]), schema, None)
-    assert fields == msgspec.structs.asdict(FULL)
+    assert fields == msgspec.structs.asdict(FULL_2)
 
 
 def test_the_fingerprint_is_that_of_the_avro_specification() -> None:
@@ -74,16 +79,26 @@ def test_the_fingerprint_is_that_of_the_avro_specification() -> None:
 def test_a_sample_of_every_schema_ever_written_is_kept_and_read() -> None:
     schemas = sorted(path.name.removesuffix(".avsc") for path in AVRO.glob("log_record.*.avsc"))
     assert schemas == sorted(path.stem for path in SAMPLES.glob("*.bin"))
+    assert schemas == sorted(OF_SCHEMA)
     for name in schemas:
-        assert decode((SAMPLES / f"{name}.bin").read_bytes()) == FULL
+        assert decode((SAMPLES / f"{name}.bin").read_bytes()) == OF_SCHEMA[name]
+
+
+def test_what_was_sealed_under_the_first_schema_still_opens() -> None:
+    # This is what its associated data was; with anything more in it, no record of an older log would open.
+    texts = "6,11,8,6,6,9,6,6,5,5,7,4;recordrun_startedrun-a1/1sess-érun-a1demo.chatturn-1run-a0run-zrun-cproceednone"
+    expected = bytes(range(16)) + bytes(16) + f"1796073883000;3;{texts}".encode()
+    assert associated_data(decode((SAMPLES / "log_record.1.bin").read_bytes())) == expected
 
 
 def test_a_published_schema_is_never_edited() -> None:
     # A changed schema gets a new file: records with the old fingerprint are in people's logs.
-    assert log_record.schema_fingerprint(load_schema(str(AVRO / "log_record.1.avsc"))).hex() == FINGERPRINT_1
+    for name, fingerprint in FINGERPRINTS.items():
+        assert log_record.schema_fingerprint(load_schema(str(AVRO / f"{name}.avsc"))).hex() == fingerprint
+    assert FINGERPRINTS.keys() == OF_SCHEMA.keys()
 
 
-FINGERPRINT_1 = "364fbc4e2172b7ba"
+FINGERPRINTS = {"log_record.1": "364fbc4e2172b7ba", "log_record.2": "44ea8acb133bd316"}
 
 
 @pytest.mark.parametrize(

@@ -71,3 +71,13 @@ ARGUMENTS: dict[str, Json] = {
     "load_run": {"run_id": "run-1"},
     "load_checkpoint": {"run_id": "run-1"},
 }
+
+MEMORY_ARGUMENTS: dict[str, Json] = {
+    "memory/append_events": {
+        "agent_id": "demo.chat",
+        "run_id": "run-1",
+        "events": [{"type": "planner_note", "timestamp": NOON_TEXT, "data": "1.10", "labels": {"a": "b"}}],
+    },
+    "memory/load_run": {"agent_id": "demo.chat", "run_id": "run-1"},
+    "memory/purge_run": {"agent_id": "demo.chat", "run_id": "run-1"},
+}

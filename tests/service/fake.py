@@ -7,13 +7,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.commands import Command, CreateSession, EndSession, PurgeSession
+from schemas.commands import AppendMemory, Command, CreateSession, EndSession, PurgeMemory, PurgeSession
+from schemas.consumers import Consumer, Scope, StartAt
+from schemas.memories import MemorySnapshot
 from schemas.refusals import Code, Refusal, refuse
 from schemas.replays import ModelInput, Prompts, RunTree, ToolCalls, Transcript
 from schemas.values import (
     Answer,
     AppendResult,
     Checkpoint,
+    Done,
     NewRecord,
     Page,
     Purged,
@@ -102,8 +105,10 @@ def done(command: Command) -> Answer:
             return Session(session_id, SessionStatus.ACTIVE, created_at)
         case EndSession(session_id, ended_at):
             return Session(session_id, SessionStatus.ENDED, ended_at, ended_at)
-        case PurgeSession():
+        case PurgeSession() | PurgeMemory():
             return Purged()
+        case AppendMemory():
+            return Done()
         case _:
             return AppendResult("0001", inserted=True, session_status=SessionStatus.ACTIVE)
 
@@ -147,6 +152,44 @@ class FakeReplay:
         return found
 
 
+class FakeMemories:
+    """What is remembered in the same store."""
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+
+    async def load(self, agent_id: str, run_id: str) -> MemorySnapshot | Refusal:
+        found: MemorySnapshot | Refusal = self._read("memory", agent_id, run_id)
+        return found
+
+
+class FakeConsumers:
+    """The consumers of the same store."""
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+
+    async def put(self, name: str, scope: Scope, types: Sequence[str], start_at: StartAt) -> Consumer | Refusal:
+        found: Consumer | Refusal = self._read("put consumer", name, scope, tuple(types), start_at)
+        return found
+
+    async def commit(self, name: str, cursor: str) -> Consumer | Refusal:
+        found: Consumer | Refusal = self._read("commit consumer", name, cursor)
+        return found
+
+    async def delete(self, name: str) -> Done | Refusal:
+        found: Done | Refusal = self._read("delete consumer", name)
+        return found
+
+    async def list(self) -> tuple[Consumer, ...] | Refusal:
+        found: tuple[Consumer, ...] | Refusal = self._read("list consumers")
+        return found
+
+    async def stream(self, name: str, cursor: str = "", *, follow: bool = True) -> StreamPort | Refusal:
+        found: StreamPort | Refusal = self._read("consumer stream", name, cursor, follow)
+        return found
+
+
 class FakeStreams:
     """Streams of the same store: `values` holds what their opening answers."""
 
@@ -179,6 +222,8 @@ class FakeStore:
         self.reads: list[tuple[Any, ...]] = []
         self.values: dict[str, Any] = {}
         self.replay = FakeReplay(self._read)
+        self.consumers = FakeConsumers(self._read)
+        self.memories = FakeMemories(self._read)
         self.streams = FakeStreams(self._read)
         self.is_ready = True
         self.state = FakeState()

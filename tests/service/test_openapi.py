@@ -13,7 +13,7 @@ from service.app import make_app
 from service.openapi import describe
 from service.problems import STATUS
 from service.routing import Route
-from tests.service.arguments import ARGUMENTS
+from tests.service.arguments import ARGUMENTS, MEMORY_ARGUMENTS
 from tests.service.fake import FakeStore
 
 ROUTES = make_app(FakeStore()).routes
@@ -22,6 +22,7 @@ DESCRIPTION = describe(ROUTES, "9.9")
 EXPECTED = {
     *(("post", f"/v1/store/{method}") for method in ARGUMENTS),
     ("post", "/v1/store/batch"),
+    *(("post", f"/v1/{method}") for method in MEMORY_ARGUMENTS),
     ("get", "/v1/sessions"),
     ("get", "/v1/sessions/{id}"),
     ("get", "/v1/sessions/{id}/runs"),
@@ -36,6 +37,11 @@ EXPECTED = {
     ("get", "/v1/runs/{id}/export"),
     ("get", "/v1/sessions/{id}/export"),
     ("get", "/v1/trees/{id}/export"),
+    ("get", "/v1/consumers"),
+    ("put", "/v1/consumers/{name}"),
+    ("delete", "/v1/consumers/{name}"),
+    ("post", "/v1/consumers/{name}/commit"),
+    ("get", "/v1/consumers/{name}/stream"),
     ("get", "/v1/runs/{id}/stream"),
     ("get", "/v1/sessions/{id}/stream"),
     ("get", "/v1/stream"),
@@ -72,7 +78,7 @@ def test_it_holds_every_route_and_no_other() -> None:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
 def test_it_tells_the_parameters_of_each_route(route: Route) -> None:
     described = {(each["in"], each["name"]) for each in operation(route).get("parameters", [])}
-    in_path = {("path", "id")} if "{id}" in route.path else set()
+    in_path = {("path", name) for name in ("id", "name") if f"{{{name}}}" in route.path}
     in_header = {("header", "Last-Event-ID")} if route.path.endswith("/stream") else set()
     assert described == {("query", name) for name in route.known} | in_path | in_header
     assert all(each["description"] for each in operation(route).get("parameters", []))
@@ -87,7 +93,7 @@ def test_it_tells_every_problem_of_each_route(route: Route) -> None:
         assert problem["content"]["application/problem+json"]["schema"] == {
             "$ref": "#/components/schemas/ProblemAnswer"
         }
-    assert ("400" in responses) is (route.verb == "POST")
+    assert ("400" in responses) is (route.verb in ("POST", "PUT"))
     assert "Retry-After" in responses["503"]["headers"]
 
 
@@ -97,6 +103,14 @@ def test_well_formed_arguments_fit_their_description(method: str) -> None:
     validator = OAS31Validator(schema_of(body))
     validator.validate(ARGUMENTS[method])
     assert not validator.is_valid(ARGUMENTS[method] | {"extra": 1})
+
+
+@pytest.mark.parametrize("method", MEMORY_ARGUMENTS)
+def test_well_formed_arguments_of_memory_fit_their_description(method: str) -> None:
+    body = DESCRIPTION["paths"][f"/v1/{method}"]["post"]["requestBody"]["content"]["application/json"]
+    validator = OAS31Validator(schema_of(body))
+    validator.validate(MEMORY_ARGUMENTS[method])
+    assert not validator.is_valid(MEMORY_ARGUMENTS[method] | {"extra": 1})
 
 
 def test_a_batch_fits_its_description() -> None:

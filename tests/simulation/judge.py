@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from engine.decide.sessions import session_owner
 from schemas.log_record import Kind, LogRecord, record_id
+from schemas.owners import session_owner
 from schemas.refusals import Refused
 from tests.contract.builders import Command, place
 from tests.model.reference import WouldChange

@@ -10,7 +10,7 @@ KEYS: Final = (
     Planted(
         "key-of-all-sessions",
         "each session has a data key of its own",
-        "engine.decide.sessions:session_owner",
+        "schemas.owners:session_owner",
         'return f"session:{session_id}"',
         'return f"session:{session_id[:1]}"',
     ),
@@ -67,8 +67,8 @@ PURGES: Final = (
         "engine.writer:Writer._append",
         '    self._environment.failpoint("partition.before_append")\n',
         "    for record in batch.records:\n"
-        "        if record.kind == Kind.SESSION_PURGED:\n"
-        "            self._purges.applied(self._number, record.session_id, record.position)\n"
+        "        if owner := purged_owner(record):\n"
+        "            self._purges.applied(self._number, owner, record.position)\n"
         '    self._environment.failpoint("partition.before_append")\n',
     ),
     Planted(
@@ -84,21 +84,21 @@ PURGES: Final = (
         "purge-answered-before-its-keys-are-gone",
         "a purge is answered once no key of the session is left",
         "engine.store:Store._finish_purge",
-        "if await self._purges.finished(home.number, session_id):",
+        "if await self._purges.finished(home.number, owner):",
         "if self._purges is not None:",
     ),
     Planted(
         "failed-deletion-answered-as-done",
         "a purge is answered once no key of the session is left",
         "engine.purges:Purges.finished",
-        "return await self._delete(partition, session_id)",
-        "return await self._delete(partition, session_id) or True",
+        "return await self._delete(partition, owner)",
+        "return await self._delete(partition, owner) or True",
     ),
     Planted(
         "purge-deletes-no-keys-of-a-purged-session",
         "repeating a purge finishes what failed",
         "engine.store:Store._finish_purge",
-        "if await self._purges.finished(home.number, session_id):",
+        "if await self._purges.finished(home.number, owner):",
         "await self._purges.close()\n    if self._purges is not None:",
     ),
     Planted(

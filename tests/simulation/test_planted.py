@@ -64,9 +64,9 @@ def test_code_compiled_without_a_change_is_the_functions_own(target: str) -> Non
 
 
 def test_a_planted_fault_is_seen_through_every_name() -> None:
-    from engine.decide.sessions import session_owner  # noqa: PLC0415 - a name imported before the fault is planted
+    from schemas.owners import session_owner  # noqa: PLC0415 - a name imported before the fault is planted
 
-    fault = Planted("shared", "", "engine.decide.sessions:session_owner", "session:{session_id}", "session:all")
+    fault = Planted("shared", "", "schemas.owners:session_owner", "session:{session_id}", "session:all")
     with planted(fault):
         assert session_owner("s1") == "session:all"
     assert session_owner("s1") == "session:s1"

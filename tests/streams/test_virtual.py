@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.decide.sessions import session_owner
 from engine.logs.simulated import Answer, AppendFault
 from engine.partition import follow_seconds
 from engine.store import Store
 from engine.streams.places import pack_place, unpack_place
 from engine.streams.stream import Stream
 from schemas.log_record import decode, encode
+from schemas.owners import session_owner
 from schemas.refusals import Code, Refusal, Refused
 from schemas.streams import Ending, Portion
 from tests.contract.builders import Run, create_session, end_session, purge_session

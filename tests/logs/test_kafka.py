@@ -13,10 +13,12 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 
+from engine.kafka.client import Fetched
+from engine.kafka.errors import NotAnswered
 from engine.kafka.settings import KafkaSettings
 from engine.kafka.topics import message_bytes_min
 from engine.logs.interface import AppendRefused, LogCorrupt, LogEntry, LogUnavailable, OutcomeUnknown
-from engine.logs.kafka import KafkaLog, ahead_seconds_max, append_seconds_max
+from engine.logs.kafka import KafkaLog, ahead_seconds_max, append_seconds_max, shorter_believed_seconds
 from engine.logs.local_copy import LocalCopy
 from tests.kafka.brokers import Brokers
 from tests.kafka.proxy import PRODUCE, Fate, Kind, Proxy, all_pass, in_order
@@ -150,6 +152,33 @@ async def test_what_was_read_ahead_is_handed_out_and_not_for_long(kafka: KafkaSe
     await asyncio.sleep(ahead_seconds_max)
     assert (await log.read(0, 10, 1))[0].data == b"changed"
     await asyncio.gather(log.close(), other.close())
+
+
+async def test_a_leader_that_shows_less_than_it_holds_has_lost_nothing(
+    kafka: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an election, for as long as no replica tells the new leader how far it is; its end it does not tell."""
+    log = await kafka_log(tmp_path, kafka)
+    await log.append(0, 0, [b"a", b"b", b"c"])
+    await log.append(0, 3, [b"d"])
+    client, began = log._client, time.monotonic()
+    with monkeypatch.context() as patched:
+
+        async def fetch(*_: object, **__: object) -> Fetched:
+            return Fetched([], 0, 3, 3)
+
+        async def shared_end(*_: object) -> int:
+            raise NotAnswered("OffsetNotAvailableError")
+
+        patched.setattr(client, "fetch", fetch)
+        patched.setattr(client, "shared_end", shared_end)
+        while time.monotonic() < began + shorter_believed_seconds + 1:
+            with pytest.raises(LogUnavailable):
+                await log.read(0, 3)
+    assert log.lost(0) == 0
+    assert log.fetch(0, [3]) == [b"d"]
+    assert await log.read(0, 3) == [LogEntry(3, b"d")]
+    await log.close()
 
 
 # -- batches

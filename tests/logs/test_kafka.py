@@ -12,11 +12,13 @@ from typing import TypeVar
 import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
+from rocksdict import WriteBatch
 
 from engine.kafka.client import Fetched
 from engine.kafka.errors import NotAnswered
 from engine.kafka.settings import KafkaSettings
 from engine.kafka.topics import message_bytes_min
+from engine.logs import copying
 from engine.logs.interface import AppendRefused, LogCorrupt, LogEntry, LogUnavailable, OutcomeUnknown
 from engine.logs.kafka import KafkaLog, ahead_seconds_max, append_seconds_max, shorter_believed_seconds
 from engine.logs.local_copy import LocalCopy
@@ -61,6 +63,7 @@ def copy_of(log: KafkaLog) -> LocalCopy:
 
 async def test_what_is_missing_in_the_copy_is_read_again(log: KafkaLog) -> None:
     await log.append(1, 0, [b"a", b"b", b"c"])
+    copy_of(log).flush()
     copy_of(log)._database.delete(b"\0\1" + (1).to_bytes(8, "big"))
     assert log.fetch(1, [0, 2]) == [b"a", b"c"]
     with pytest.raises(LogUnavailable) as raised:
@@ -115,20 +118,29 @@ async def test_an_append_that_could_not_be_copied_has_landed_all_the_same(
     log: KafkaLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = [True]
-    write = copy_of(log).write
+    write = copy_of(log)._database.write
 
-    def perhaps(partition: int, found: list[LogEntry], end: int | None = None) -> None:
+    def perhaps(batch: WriteBatch) -> None:
         if full[0]:
-            raise LogUnavailable("IO error: No space left on device")
-        write(partition, found, end)
+            raise Exception("IO error: No space left on device")  # noqa: TRY002 - as rocksdict raises it
+        write(batch)
 
-    monkeypatch.setattr(copy_of(log), "write", perhaps)
+    class Database:
+        """The copy's, without room to write in."""
+
+        def __getattr__(self, name: str) -> object:
+            return perhaps if name == "write" else getattr(database, name)
+
+    database = copy_of(log)._database
+    monkeypatch.setattr(copying, "write_delay_seconds", 3600.0)
+    monkeypatch.setattr(copy_of(log), "_database", Database())
     assert await log.append(1, 0, [b"a"]) == 0
     assert await log.append(1, 1, [b"b"]) == 1
+    assert log.fetch(1, [0, 1]) == [b"a", b"b"], "held until it is written"
+    with pytest.raises(LogUnavailable):
+        copy_of(log).flush()
     with pytest.raises(LogUnavailable):
         log.fetch(1, [0])
-    with pytest.raises(LogUnavailable):
-        await log.read(1, 0)
     full[0] = False
     assert await soon(lambda: log.fetch(1, [0, 1])) == [b"a", b"b"]
 

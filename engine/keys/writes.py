@@ -58,7 +58,11 @@ class Writes:
 
     async def _produce(self, writes: Sequence[Write]) -> None:
         handed = False
-        for batch in _batches([write for write in writes if not write.given_up]):
+        for together in _batches(writes):
+            # Whoever gave up while an earlier batch was on its way has been told that nothing was handed over.
+            batch = [write for write in together if not write.given_up]
+            if not batch:
+                continue
             for write in batch:
                 write.handed = True
             records = [record for write in batch for record in write.records]

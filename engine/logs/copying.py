@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -196,7 +196,8 @@ class Copying:
         held = self._copy.fetch(partition, [entry.offset for entry in entries])
         for entry, data in zip(entries, held, strict=True):
             if data is not None and data != entry.data:
-                self._lose(partition, await self._first_difference(partition, entry.offset))
+                begin = await self._first_difference(partition, entry.offset)
+                self._lose(partition, begin, await self._still_there(partition, begin))
                 return [each for each in entries if each.offset >= self._copy.end(partition)]
         return [entry for entry, data in zip(entries, held, strict=True) if data is None]
 
@@ -217,9 +218,24 @@ class Copying:
                 different = probe
         return different
 
-    def _lose(self, partition: int, position: int) -> None:
+    async def _still_there(self, partition: int, begin: int) -> set[int]:
+        """Where the log holds what the copy does, from a position on: some of the new history was copied already."""
+        there: set[int] = set()
+        while begin < self._copy.end(partition):
+            piece = await self._read(partition, begin)
+            if piece.following <= begin:
+                break
+            held = self._copy.fetch(partition, [entry.offset for entry in piece.entries])
+            pairs = zip(piece.entries, held, strict=True)
+            there.update(entry.offset for entry, data in pairs if data == entry.data)
+            begin = piece.following
+        return there
+
+    def _lose(self, partition: int, position: int, there: Collection[int] = ()) -> None:
+        """Write down what is held from a position on, but for what is there still, and forget all of it."""
+        held = (entry for entry in self._copy.held(partition, position) if entry.offset not in there)
         try:
-            self._lost.write(partition, position, self._copy.held(partition, position))
+            self._lost.write(partition, position, held)
             self._copy.cut(partition, position)
         except (OSError, LogError) as error:
             raise LogUnavailable(

@@ -159,7 +159,12 @@ class KafkaLog:
             if entries or fetched.following >= fetched.end or fetched.following == offset:
                 break
             offset = fetched.following
-        self._believe(partition, max(fetched.end, fetched.following))
+        if (shown := max(fetched.end, fetched.following)) < self._known[partition]:
+            # A leader that has just been elected shows less than its partition holds. Asked where that ends, it says
+            # so, and does not answer until it knows.
+            await self.end(partition)
+        else:
+            self._believe(partition, shown)
         if not entries and fetched.following < self._known[partition]:
             raise LogUnavailable(f"partition {partition}: its leader does not tell what it told before")
         return Piece(entries, max(fetched.following, begin))

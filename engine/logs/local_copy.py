@@ -117,6 +117,7 @@ class LocalCopy:
 
     def stored(self, partition: int, begin: int, end: int, records_max: int) -> list[tuple[int, bytes | None]]:
         """Return what is held from a position to before another, None for what is damaged. Raises a `LogError`."""
+        self.flush()
         found: list[tuple[int, bytes | None]] = []
         end_key = _KEY.pack(partition, end)
         with translated("read", partition, begin):

@@ -8,6 +8,7 @@ Caveats
 from __future__ import annotations
 
 from engine.environment import Environment
+from engine.kafka.batches import KafkaRecord
 from engine.kafka.client import KafkaClient
 from engine.kafka.errors import NotAnswered, OutOfRange
 from engine.logs.interface import LogEntry
@@ -25,21 +26,23 @@ class LogTopic:
         self._topic = topic
         self._environment = environment
         self._filler = filler
+        self._ends: dict[int, int] = {}
+        """Where each partition was told to end last."""
 
     async def end(self, partition: int) -> int:
         """See `Target`."""
-        return await patiently(self._environment, lambda: self._client.end(self._topic, partition, answer_seconds_max))
+        end = self._ends[partition] = await patiently(
+            self._environment, lambda: self._client.end(self._topic, partition, answer_seconds_max)
+        )
+        return end
 
     async def read(self, partition: int, offset: int, records_max: int | None = None) -> list[LogEntry]:
         """See `Target`, and `Source`. A record without a value is no record of a log: it is read as an empty one."""
         try:
-            found = await patiently(
-                self._environment, lambda: self._client.fetch(self._topic, partition, offset, answer_seconds_max)
-            )
+            found = await patiently(self._environment, lambda: self._read(partition, offset))
         except OutOfRange as error:
             raise CopyWentWrong(partition, offset, str(error)) from error
-        records = found.records if records_max is None else found.records[:records_max]
-        return [LogEntry(each.offset, each.value or b"") for each in records]
+        return [LogEntry(each.offset, each.value or b"") for each in found[:records_max]]
 
     def between(self, begin: int, end: int) -> list[LogEntry]:
         """See `Target`: a topic has no holes."""
@@ -59,6 +62,21 @@ class LogTopic:
             self._environment,
             lambda: self._client.produce(self._topic, partition, [(None, self._filler)], time_ms, answer_seconds_max),
         )
+
+    async def _read(self, partition: int, offset: int) -> list[KafkaRecord]:
+        """Records at an offset and after; none only at the end. Raises `KafkaFailed`."""
+        while True:
+            fetched = await self._client.fetch(self._topic, partition, offset, answer_seconds_max)
+            if fetched.records:
+                return fetched.records
+            if fetched.following <= offset:
+                break
+            offset = fetched.following
+        # A leader that has just been elected shows less than its partition holds, and one that is deposed all the time.
+        end = await self._client.end(self._topic, partition, answer_seconds_max)
+        if offset < max(end, self._ends.get(partition, 0)):
+            raise NotAnswered(f"the leader of {self._topic}/{partition} shows nothing at offset {offset}, and there is")
+        return []
 
     async def _write(self, partition: int, piece: Piece) -> int:
         try:

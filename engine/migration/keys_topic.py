@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from engine.environment import Environment
 from engine.kafka.client import Fetched, KafkaClient
+from engine.kafka.errors import NotAnswered
 from engine.keys.errors import KeyStoreError, MasterKeyError
 from engine.keys.kept import Kept
 from engine.keys.master import MasterKey
@@ -75,9 +77,7 @@ class KeysTopic:
         end = await patiently(self._environment, lambda: self._client.end(self._topic, _PARTITION, answer_seconds_max))
         offset = 0
         while offset < end:
-            fetched = await self._fetch(offset)
-            if fetched.following <= offset:
-                break
+            fetched = await patiently(self._environment, partial(self._fetch, offset))
             effects = kept.fold(fetched.records)
             if effects.unreadable:
                 raise KeyStoreError(None, f"the keys topic {self._topic}: {effects.unreadable[0]}")
@@ -114,9 +114,12 @@ class KeysTopic:
         await self._write([key_gone(key.owner, key.key_id) for key in keys])
 
     async def _fetch(self, offset: int) -> Fetched:
-        return await patiently(
-            self._environment, lambda: self._client.fetch(self._topic, _PARTITION, offset, answer_seconds_max)
-        )
+        """What follows at an offset before the end. Raises `KafkaFailed`."""
+        fetched = await self._client.fetch(self._topic, _PARTITION, offset, answer_seconds_max)
+        if fetched.following <= offset:
+            # A leader that has just been elected shows, for a moment, less than its partition holds.
+            raise NotAnswered(f"the leader of {self._topic} shows nothing at offset {offset}, before its end")
+        return fetched
 
     async def _write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         for begin in range(0, len(records), batch_records_max):

@@ -12,11 +12,15 @@ from typing import TypeVar
 import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
+from rocksdict import WriteBatch
 
+from engine.kafka.client import Fetched
+from engine.kafka.errors import NotAnswered
 from engine.kafka.settings import KafkaSettings
 from engine.kafka.topics import message_bytes_min
+from engine.logs import copying
 from engine.logs.interface import AppendRefused, LogCorrupt, LogEntry, LogUnavailable, OutcomeUnknown
-from engine.logs.kafka import KafkaLog, ahead_seconds_max, append_seconds_max
+from engine.logs.kafka import KafkaLog, ahead_seconds_max, append_seconds_max, shorter_believed_seconds
 from engine.logs.local_copy import LocalCopy
 from tests.kafka.brokers import Brokers
 from tests.kafka.proxy import PRODUCE, Fate, Kind, Proxy, all_pass, in_order
@@ -59,6 +63,7 @@ def copy_of(log: KafkaLog) -> LocalCopy:
 
 async def test_what_is_missing_in_the_copy_is_read_again(log: KafkaLog) -> None:
     await log.append(1, 0, [b"a", b"b", b"c"])
+    copy_of(log).flush()
     copy_of(log)._database.delete(b"\0\1" + (1).to_bytes(8, "big"))
     assert log.fetch(1, [0, 2]) == [b"a", b"c"]
     with pytest.raises(LogUnavailable) as raised:
@@ -113,20 +118,29 @@ async def test_an_append_that_could_not_be_copied_has_landed_all_the_same(
     log: KafkaLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = [True]
-    write = copy_of(log).write
+    write = copy_of(log)._database.write
 
-    def perhaps(partition: int, found: list[LogEntry], end: int | None = None) -> None:
+    def perhaps(batch: WriteBatch) -> None:
         if full[0]:
-            raise LogUnavailable("IO error: No space left on device")
-        write(partition, found, end)
+            raise Exception("IO error: No space left on device")  # noqa: TRY002 - as rocksdict raises it
+        write(batch)
 
-    monkeypatch.setattr(copy_of(log), "write", perhaps)
+    class Database:
+        """The copy's, without room to write in."""
+
+        def __getattr__(self, name: str) -> object:
+            return perhaps if name == "write" else getattr(database, name)
+
+    database = copy_of(log)._database
+    monkeypatch.setattr(copying, "write_delay_seconds", 3600.0)
+    monkeypatch.setattr(copy_of(log), "_database", Database())
     assert await log.append(1, 0, [b"a"]) == 0
     assert await log.append(1, 1, [b"b"]) == 1
+    assert log.fetch(1, [0, 1]) == [b"a", b"b"], "held until it is written"
+    with pytest.raises(LogUnavailable):
+        copy_of(log).flush()
     with pytest.raises(LogUnavailable):
         log.fetch(1, [0])
-    with pytest.raises(LogUnavailable):
-        await log.read(1, 0)
     full[0] = False
     assert await soon(lambda: log.fetch(1, [0, 1])) == [b"a", b"b"]
 
@@ -150,6 +164,33 @@ async def test_what_was_read_ahead_is_handed_out_and_not_for_long(kafka: KafkaSe
     await asyncio.sleep(ahead_seconds_max)
     assert (await log.read(0, 10, 1))[0].data == b"changed"
     await asyncio.gather(log.close(), other.close())
+
+
+async def test_a_leader_that_shows_less_than_it_holds_has_lost_nothing(
+    kafka: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an election, for as long as no replica tells the new leader how far it is; its end it does not tell."""
+    log = await kafka_log(tmp_path, kafka)
+    await log.append(0, 0, [b"a", b"b", b"c"])
+    await log.append(0, 3, [b"d"])
+    client, began = log._client, time.monotonic()
+    with monkeypatch.context() as patched:
+
+        async def fetch(*_: object, **__: object) -> Fetched:
+            return Fetched([], 0, 3, 3)
+
+        async def shared_end(*_: object) -> int:
+            raise NotAnswered("OffsetNotAvailableError")
+
+        patched.setattr(client, "fetch", fetch)
+        patched.setattr(client, "shared_end", shared_end)
+        while time.monotonic() < began + shorter_believed_seconds + 1:
+            with pytest.raises(LogUnavailable):
+                await log.read(0, 3)
+    assert log.lost(0) == 0
+    assert log.fetch(0, [3]) == [b"d"]
+    assert await log.read(0, 3) == [LogEntry(3, b"d")]
+    await log.close()
 
 
 # -- batches

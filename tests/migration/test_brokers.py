@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from engine.environment import SystemEnvironment
-from engine.kafka.client import KafkaClient
+from engine.kafka.client import Fetched, KafkaClient
 from engine.kafka.settings import KafkaSecurity, KafkaSettings
 from engine.kafka.topics import open_topics
-from engine.migration import to_kafka
+from engine.migration import to_embedded, to_kafka
 from engine.migration.errors import MigrationRefused, MigrationStopped
 from engine.migration.to_embedded import move_to_embedded
 from engine.migration.to_kafka import move_to_kafka
@@ -122,6 +123,38 @@ async def test_a_batch_that_arrives_twice(
             assert (await moving).started_again == 1
     assert Doubling.doubled == 1
     async with opened(told.folder, None if made_before else topics) as store:
+        await check_arrived(store, told)
+
+
+class Lagging(KafkaClient):
+    """A way to leaders that have just been elected: at first they show less to read than their partitions hold."""
+
+    lagged: ClassVar[set[tuple[str, int]]] = set()
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, seconds: float, *, wait_seconds: float = 0.0
+    ) -> Fetched:
+        """See `KafkaClient`."""
+        fetched = await super().fetch(topic, partition, offset, seconds, wait_seconds=wait_seconds)
+        begin, shown = (offset, offset) if offset else (0, fetched.end // 2)
+        if (topic, partition) in Lagging.lagged:
+            return fetched
+        if offset >= shown:
+            Lagging.lagged.add((topic, partition))
+        return Fetched([each for each in fetched.records if begin <= each.offset < shown], 0, shown, max(offset, shown))
+
+
+async def test_leaders_that_show_less_at_first_than_there_is(
+    told: Told, topics: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The log ended for the move where it was shown to, and so did the keys; those in the topic were then deleted.
+    assert (await move_to_kafka(told.folder / DATA, None, topics, SystemEnvironment(""), nothing)).moved
+    monkeypatch.setattr(Lagging, "lagged", set())
+    with monkeypatch.context() as patched:
+        patched.setattr(to_embedded, "KafkaClient", Lagging)
+        assert (await move_to_embedded(told.folder / DATA, None, topics, SystemEnvironment(""), nothing)).moved
+    assert Lagging.lagged == {*((topics.log_topic, each) for each in range(PARTITIONS)), (topics.keys_topic, 0)}
+    async with opened(told.folder) as store:
         await check_arrived(store, told)
 
 

@@ -8,8 +8,7 @@ again: nothing is written to the log for a command that would be refused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -20,6 +19,7 @@ from engine.decide.state import NOTHING_ELSEWHERE, NOTHING_PREPARED, Reserved
 from engine.environment import Environment
 from engine.keys import KeysError, KeyStore, Sealer
 from engine.partition import Partition, PartitionStatus, PartitionUnavailable
+from engine.patience import Patience
 from engine.pending import NOT_TRIED, CommandSequence, Outcome, unavailable
 from engine.purges import Purges
 from engine.reads import Reader
@@ -104,7 +104,8 @@ class Store:
         self._cursors = cursors
         self._environment = environment
         self._release = release
-        self._answer_seconds_max = answer_seconds_max
+        over = unavailable(f"there was no answer within {answer_seconds_max} s; it may be done or not")
+        self._bounded = Patience(answer_seconds_max, lambda: PartitionUnavailable(over)).bounded
         self.replay = Replay(self._router, cursors, environment)
         self._closed = False
         self._keys_in_making: dict[str, asyncio.Future[bytes]] = {}
@@ -192,17 +193,6 @@ class Store:
         except PartitionUnavailable as error:
             sequence.broken = sequence.given_up = True
             return error.refusal
-
-    @asynccontextmanager
-    async def _bounded(self) -> AsyncIterator[None]:
-        """Let what is inside take no longer than a caller waits. Raises `PartitionUnavailable`."""
-        try:
-            async with asyncio.timeout(self._answer_seconds_max):
-                yield
-        except TimeoutError as error:
-            raise PartitionUnavailable(
-                unavailable(f"there was no answer within {self._answer_seconds_max} s; it may be done or not")
-            ) from error
 
     async def _submit_in_order(
         self, command: RunCommand, sequence: CommandSequence

@@ -103,7 +103,7 @@ def schema_fingerprint(schema: Any) -> bytes:
     return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 
-_SCHEMA: Final = load_schema(str(_AVRO_FOLDER / _CURRENT))
+_SCHEMA: Final[Any] = load_schema(str(_AVRO_FOLDER / _CURRENT))
 _CONTENT_SCHEMA: Final = load_schema(str(_AVRO_FOLDER / _CURRENT_CONTENT))
 _HEADER: Final = _MARKER + schema_fingerprint(_SCHEMA)
 

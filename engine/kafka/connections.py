@@ -34,7 +34,13 @@ for _name in ("aiokafka", "aiokafka.conn"):
 
 
 class _Connection(AIOKafkaConnection):  # type: ignore[misc] # aiokafka has no types
-    """A connection that can be cut."""
+    """A connection that can be cut, and sets no limit to how long an answer takes."""
+
+    def post(self, request: Any) -> asyncio.Future[Any]:
+        """Send a request, and return what gets its answer. Raises a `KafkaError`."""
+        self.send(request).close()  # It would only wait for that future, within a limit of its own.
+        answer: asyncio.Future[Any] = self._requests[-1][-1]
+        return answer
 
     def cut(self) -> None:
         """Drop the connection and whatever still waits to be sent."""
@@ -73,9 +79,11 @@ class Link:
         connection = self._connection
         if connection is None or not connection.connected():
             raise NotSent(f"{self} has hung up")
+        limit: asyncio.TimerHandle | None = None
         try:
-            async with asyncio.timeout_at(deadline):
-                return await connection.send(request)
+            answer = connection.post(request)
+            limit = asyncio.get_running_loop().call_at(deadline, _end, answer)
+            return await answer
         except TimeoutError as error:
             self.cut()
             raise NotAnswered(f"{self} has not answered in time") from error
@@ -85,6 +93,9 @@ class Link:
         except codes.KafkaError as error:
             self.cut()
             raise NotAnswered(f"{self} gave no answer: {error}") from error
+        finally:
+            if limit is not None:
+                limit.cancel()
 
     def cut(self) -> None:
         """Drop the connection; the next `open` makes another."""
@@ -167,6 +178,11 @@ def addresses(bootstrap_servers: str) -> list[Address]:
                 continue
         raise CannotConnect(f"{text.strip()!r} is no address of a broker; give HOST:PORT, several with commas")
     return found
+
+
+def _end(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError())
 
 
 def _reason(error: Exception) -> str:

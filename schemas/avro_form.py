@@ -1,4 +1,4 @@
-"""Writing Avro by hand, for the log record alone: it is encoded once for each record, with its caller waiting.
+"""Writing Avro by hand, for the log record and what is sealed in it: with a caller waiting, for each record.
 
 What these bytes are is said by the Avro specification and the record's schema; a test holds them against an Avro
 library's, over records of all kinds.

@@ -120,6 +120,8 @@ _TERMINAL_STATUS: Final = _symbols("terminal_status")
 _NO_HOME: Final = avro_form.long(NO_HOME)
 _PAYLOAD_ONLY: Final = b"\x00"
 _WHOLE_CONTENT: Final = b"\x01"
+_NO_MORE: Final = b"\x00"
+"""Ends a map."""
 
 
 def encode(record: LogRecord) -> bytes:
@@ -204,10 +206,24 @@ def encode_content(content: SealedContent) -> bytes:
     """Encode what is to be sealed; a payload alone, which is the common case, costs one byte."""
     if not (content.labels or content.reason or content.checkpoint_id or content.checkpoint):
         return _PAYLOAD_ONLY + content.payload
-    out = BytesIO()
-    out.write(_WHOLE_CONTENT)
-    fastavro.schemaless_writer(out, _CONTENT_SCHEMA, msgspec.structs.asdict(content), strict=True)
-    return out.getvalue()
+    labels = [text.encode() for label in content.labels.items() for text in label]
+    reason, checkpoint_id = content.reason.encode(), content.checkpoint_id.encode()
+    size = avro_form.size
+    parts = [_WHOLE_CONTENT, size[len(content.payload)], content.payload]
+    if labels:
+        parts.append(size[len(labels) // 2])
+        for text in labels:
+            parts += (size[len(text)], text)
+    parts += (
+        _NO_MORE,
+        size[len(reason)],
+        reason,
+        size[len(checkpoint_id)],
+        checkpoint_id,
+        size[len(content.checkpoint)],
+        content.checkpoint,
+    )
+    return b"".join(parts)
 
 
 def decode_content(data: bytes) -> SealedContent:

@@ -95,6 +95,25 @@ def test_a_record_is_written_as_an_avro_library_writes_it(record: LogRecord) -> 
     assert decode(encode(record)) == record
 
 
+_CONTENTS = st.builds(
+    SealedContent,
+    payload=_BYTES,
+    labels=st.dictionaries(_TEXTS, _TEXTS, max_size=70),
+    reason=_TEXTS,
+    checkpoint_id=_TEXTS,
+    checkpoint=_BYTES,
+)
+
+
+@given(_CONTENTS.filter(lambda content: content != SealedContent(payload=content.payload)))
+def test_sealed_content_is_written_as_an_avro_library_writes_it(content: SealedContent) -> None:
+    out = BytesIO()
+    schema = load_schema(str(AVRO / log_record._CURRENT_CONTENT))
+    fastavro.schemaless_writer(out, schema, msgspec.structs.asdict(content), strict=True)
+    assert encode_content(content)[1:] == out.getvalue()
+    assert decode_content(encode_content(content)) == content
+
+
 @pytest.mark.parametrize(
     "wrong", [{"kind": "other"}, {"position": 2**63}, {"timestamp": -(2**63) - 1}, {"run_id": "\ud800"}]
 )

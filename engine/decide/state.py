@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from projections.rows import RunRow, SessionRow
 from schemas.log_record import NO_HOME, Kind, SealedContent
 from schemas.values import Answer, NewRecord
@@ -109,9 +111,11 @@ class Reserved:
     """The answer to the store's own command that a run ID is now bound to its home."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A log record that a decision wants, before it has a position, a time and a seal."""
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A log record that a decision wants, before it has a position, a time and a seal.
+
+    A struct, as `LogRecord` is and for its reason: one is made for each record that is written.
+    """
 
     kind: Kind
     content: NewRecord | None = None

@@ -16,8 +16,7 @@ from schemas.log_record import NO_HOME, Kind, SealedContent
 from schemas.values import Answer, NewRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """A stored record with what was sealed in it."""
 
     record: NewRecord
@@ -114,7 +113,7 @@ class Reserved:
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """A log record that a decision wants, before it has a position, a time and a seal.
 
-    A struct, as `LogRecord` is and for its reason: one is made for each record that is written.
+    A struct, as are the others of which one is made for each record that is written; see `LogRecord`.
     """
 
     kind: Kind
@@ -132,8 +131,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     private: SealedContent | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True):
     """An answer and what it writes, in order; nothing for a retry."""
 
     answer: Answer | Reserved

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -23,6 +22,7 @@ from engine.environment import Environment
 from engine.keys import KeysError, KeyStore, Sealer
 from engine.memories import Memories
 from engine.partition import Partition, PartitionStatus, PartitionUnavailable
+from engine.patience import Patience
 from engine.pending import NOT_TRIED, CommandSequence, Outcome, unavailable
 from engine.purges import Purges
 from engine.reads import Reader
@@ -112,7 +112,8 @@ class Store:
         self._cursors = cursors
         self._environment = environment
         self._release = release
-        self._answer_seconds_max = answer_seconds_max
+        over = unavailable(f"there was no answer within {answer_seconds_max} s; it may be done or not")
+        self._bounded = Patience(answer_seconds_max, lambda: PartitionUnavailable(over)).bounded
         self.replay = Replay(self._router, cursors, environment, self._bounded)
         self.memories = Memories(self._router, lambda: environment.sleep(0), self._bounded)
         self.streams = Streams(partitions, self._router, cursors, environment)
@@ -209,17 +210,6 @@ class Store:
             sequence.broken = sequence.given_up = True
             queued.cancel()
             return error.refusal
-
-    @asynccontextmanager
-    async def _bounded(self) -> AsyncIterator[None]:
-        """Let what is inside take no longer than a caller waits. Raises `PartitionUnavailable`."""
-        try:
-            async with asyncio.timeout(self._answer_seconds_max):
-                yield
-        except TimeoutError as error:
-            raise PartitionUnavailable(
-                unavailable(f"there was no answer within {self._answer_seconds_max} s; it may be done or not")
-            ) from error
 
     async def _submit_in_order(
         self, command: RunCommand, sequence: CommandSequence

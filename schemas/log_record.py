@@ -22,6 +22,8 @@ import fastavro
 import msgspec
 from fastavro.schema import fingerprint, load_schema, to_parsing_canonical_form
 
+from schemas import avro_form
+
 NO_POSITION: Final = -1
 NO_HOME: Final = -1
 PREV_BYTES: Final = 32
@@ -109,19 +111,79 @@ def schema_fingerprint(schema: Any) -> bytes:
     return bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 
-_SCHEMA: Final = load_schema(str(_AVRO_FOLDER / _CURRENT))
+_SCHEMA: Final[Any] = load_schema(str(_AVRO_FOLDER / _CURRENT))
 _CONTENT_SCHEMA: Final = load_schema(str(_AVRO_FOLDER / _CURRENT_CONTENT))
 _HEADER: Final = _MARKER + schema_fingerprint(_SCHEMA)
+
+
+def _symbols(field: str) -> dict[str, bytes]:
+    """How each symbol of an enum is written: as its number."""
+    (enum,) = (each["type"] for each in _SCHEMA["fields"] if each["name"] == field)
+    return {symbol: avro_form.long(number) for number, symbol in enumerate(enum["symbols"])}
+
+
+_KIND: Final = _symbols("kind")
+_START_OUTCOME: Final = _symbols("start_outcome")
+_TERMINAL_STATUS: Final = _symbols("terminal_status")
+_NO_HOME: Final = avro_form.long(NO_HOME)
 _PAYLOAD_ONLY: Final = b"\x00"
 _WHOLE_CONTENT: Final = b"\x01"
+_NO_MORE: Final = b"\x00"
+"""Ends a map."""
 
 
 def encode(record: LogRecord) -> bytes:
-    """Encode a record under the current schema."""
-    out = BytesIO()
-    out.write(_HEADER)
-    fastavro.schemaless_writer(out, _SCHEMA, msgspec.structs.asdict(record), strict=True)
-    return out.getvalue()
+    """Encode a record under the current schema, whose fields are written here one by one, in its order."""
+    prev, command_id, key_id, sealed = record.prev, record.command_id, record.key_id, record.sealed
+    record_type, event_key = record.type.encode(), record.event_key.encode()
+    session_id, run_id = record.session_id.encode(), record.run_id.encode()
+    agent_id, turn_id = record.agent_id.encode(), record.turn_id.encode()
+    parent, predecessor = record.parent_run_id.encode(), record.predecessor_run_id.encode()
+    child = record.child_run_id.encode()
+    consumer, place = record.consumer.encode(), record.place
+    size = avro_form.size
+    parts = (
+        _HEADER,
+        avro_form.long(record.position),
+        size[len(prev)],
+        prev,
+        b"\x01" if record.last else b"\x00",
+        size[len(command_id)],
+        command_id,
+        avro_form.time(record.appended_at),
+        _KIND[record.kind],
+        size[len(record_type)],
+        record_type,
+        size[len(event_key)],
+        event_key,
+        size[len(session_id)],
+        session_id,
+        size[len(run_id)],
+        run_id,
+        size[len(agent_id)],
+        agent_id,
+        size[len(turn_id)],
+        turn_id,
+        size[len(parent)],
+        parent,
+        size[len(predecessor)],
+        predecessor,
+        size[len(child)],
+        child,
+        avro_form.time(record.timestamp),
+        _START_OUTCOME[record.start_outcome],
+        _TERMINAL_STATUS[record.terminal_status],
+        _NO_HOME if record.home == NO_HOME else avro_form.long(record.home),
+        size[len(key_id)],
+        key_id,
+        size[len(sealed)],
+        sealed,
+        size[len(consumer)],
+        consumer,
+        size[len(place)],
+        place,
+    )
+    return b"".join(parts)
 
 
 def decode(data: bytes) -> LogRecord:
@@ -156,10 +218,24 @@ def encode_content(content: SealedContent) -> bytes:
     """Encode what is to be sealed; a payload alone, which is the common case, costs one byte."""
     if not (content.labels or content.reason or content.checkpoint_id or content.checkpoint):
         return _PAYLOAD_ONLY + content.payload
-    out = BytesIO()
-    out.write(_WHOLE_CONTENT)
-    fastavro.schemaless_writer(out, _CONTENT_SCHEMA, msgspec.structs.asdict(content), strict=True)
-    return out.getvalue()
+    labels = [text.encode() for label in content.labels.items() for text in label]
+    reason, checkpoint_id = content.reason.encode(), content.checkpoint_id.encode()
+    size = avro_form.size
+    parts = [_WHOLE_CONTENT, size[len(content.payload)], content.payload]
+    if labels:
+        parts.append(size[len(labels) // 2])
+        for text in labels:
+            parts += (size[len(text)], text)
+    parts += (
+        _NO_MORE,
+        size[len(reason)],
+        reason,
+        size[len(checkpoint_id)],
+        checkpoint_id,
+        size[len(content.checkpoint)],
+        content.checkpoint,
+    )
+    return b"".join(parts)
 
 
 def decode_content(data: bytes) -> SealedContent:

@@ -297,17 +297,17 @@ def _record(record: NewRecord, name: str) -> None:
     """Check the texts and limits that every record must keep."""
     _need(check_id(record.run_id, f"{name}.run_id"))
     _need(check_event_key(record.event_key, f"{name}.event_key"), run_id=record.run_id)
-    ids = _ids(record)
-    _need(check_id(record.agent_id, f"{name}.agent_id"), **ids)
-    if record.session_id:
-        _need(check_id(record.session_id, f"{name}.session_id"), **ids)
-    _need(check_turn_id(record.turn_id, f"{name}.turn_id"), **ids)
-    _need(check_type(record.type, f"{name}.type"), **ids)
-    if record.type in RESERVED_TYPES:
-        raise _Wrong(f"{name}.type {record.type!r} is reserved", **ids)
-    _time(record.timestamp, f"{name}.timestamp", **ids)
-    if len(record.payload) > limits.payload_bytes_max:
-        raise _Wrong(f"{name}.payload is longer than {limits.payload_bytes_max} bytes", **ids)
+    problem = (
+        check_id(record.agent_id, f"{name}.agent_id")
+        or (check_id(record.session_id, f"{name}.session_id") if record.session_id else None)
+        or check_turn_id(record.turn_id, f"{name}.turn_id")
+        or check_type(record.type, f"{name}.type")
+        or check_time_ms(record.timestamp, f"{name}.timestamp")
+    )
+    if problem is None and len(record.payload) > limits.payload_bytes_max:
+        problem = f"{name}.payload is longer than {limits.payload_bytes_max} bytes"
+    if problem is not None:
+        raise _Wrong(problem, **_ids(record))
 
 
 def _parsed(record: NewRecord, name: str, form: type[Any]) -> Any:

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from projections.rows import ConsumerRow, MemoryRow, RunRow, SessionRow
 from schemas.log_record import NO_HOME, Kind, SealedContent
 from schemas.values import Answer, NewRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """A stored record with what was sealed in it."""
 
     record: NewRecord
@@ -131,9 +132,11 @@ class ConsumerState:
     row: ConsumerRow
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A log record that a decision wants, before it has a position, a time and a seal."""
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A log record that a decision wants, before it has a position, a time and a seal.
+
+    A struct, as are the others of which one is made for each record that is written; see `LogRecord`.
+    """
 
     kind: Kind
     content: NewRecord | None = None
@@ -152,8 +155,7 @@ class Draft:
     place: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True):
     """An answer and what it writes, in order; nothing for a retry."""
 
     answer: Answer | Reserved | ConsumerState

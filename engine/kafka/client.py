@@ -23,11 +23,11 @@ from typing import Any, Final
 from aiokafka import errors as codes
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
-from aiokafka.protocol.produce import ProduceRequest
 
 from engine.kafka.batches import KafkaRecord, decoded, encoded
 from engine.kafka.brokers import Brokers, Layout
 from engine.kafka.errors import KafkaFailed, NotAnswered, NotSent, OutOfRange, Refused
+from engine.kafka.produce import Produce, Produced
 from engine.kafka.settings import KafkaSettings
 from engine.rounds import Rounds
 
@@ -124,14 +124,13 @@ class KafkaClient:
         """
         data = encoded(records, time_ms)
         broker_ms = max(1, int(seconds * broker_share * 1000))
-        request = ProduceRequest(None, -1, broker_ms, [(topic, [(partition, data)])])
-        answer = await self._brokers.ask_leader(
+        request = Produce(topic, partition, data, broker_ms)
+        answer: Produced = await self._brokers.ask_leader(
             topic, partition, request, _deadline(seconds), f"produce {partition % produce_lanes}"
         )
-        _, error_code, offset, *_ = answer.topics[0][1][0]
-        error = codes.for_code(error_code)
+        error = codes.for_code(answer.error_code)
         if error is codes.NoError:
-            return int(offset)
+            return answer.offset
         self._doubt(error)
         where = f"{topic}/{partition}"
         if error in _FOR_GOOD:

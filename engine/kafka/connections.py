@@ -16,7 +16,7 @@ import ssl
 from typing import Any, Final
 
 from aiokafka import errors as codes
-from aiokafka.conn import AIOKafkaConnection
+from aiokafka.conn import AIOKafkaConnection, CloseReason
 
 from engine.kafka.errors import CannotConnect, NotAnswered, NotSent
 from engine.kafka.settings import KafkaSettings
@@ -27,6 +27,8 @@ open_seconds_max: Final = 1.0
 idle_ms_max: Final = 300_000
 """A connection that is not used for so long is closed; brokers close theirs after ten minutes."""
 
+_SIZE_BYTES: Final = 4
+
 Address = tuple[str, int]
 
 for _name in ("aiokafka", "aiokafka.conn"):
@@ -34,7 +36,34 @@ for _name in ("aiokafka", "aiokafka.conn"):
 
 
 class _Connection(AIOKafkaConnection):  # type: ignore[misc] # aiokafka has no types
-    """A connection that can be cut."""
+    """A connection that can be cut, and sets no limit to how long an answer takes."""
+
+    def post(self, request: Any) -> asyncio.Future[Any]:
+        """Send a request, and return what gets its answer. Raises a `KafkaError`."""
+        self.send(request).close()  # It would only wait for that future, within a limit of its own.
+        answer: asyncio.Future[Any] = self._requests[-1][-1]
+        return answer
+
+    def _create_reader_task(self) -> Any:
+        """See aiokafka. The task is left with the end of the connection: what comes before does not pass through it."""
+        self._came = bytearray()
+        self._reader.feed_data = self._take
+        return super()._create_reader_task()
+
+    def _take(self, data: bytes) -> None:
+        """Hand on each answer as soon as it is whole, in the turn of the loop in which it came."""
+        came, begin = self._came, 0
+        came += data
+        while len(came) >= (body := begin + _SIZE_BYTES) and self.connected():
+            end = body + int.from_bytes(came[begin:body], "big", signed=True)
+            if len(came) < end:
+                break
+            try:
+                self._handle_frame(bytes(came[body:end]))
+            except Exception as error:  # noqa: BLE001 # an answer that cannot be read may raise anything
+                self.close(reason=CloseReason.CONNECTION_BROKEN, exc=error)
+            begin = end
+        del came[:begin]
 
     def cut(self) -> None:
         """Drop the connection and whatever still waits to be sent."""
@@ -73,9 +102,11 @@ class Link:
         connection = self._connection
         if connection is None or not connection.connected():
             raise NotSent(f"{self} has hung up")
+        limit: asyncio.TimerHandle | None = None
         try:
-            async with asyncio.timeout_at(deadline):
-                return await connection.send(request)
+            answer = connection.post(request)
+            limit = asyncio.get_running_loop().call_at(deadline, _end, answer)
+            return await answer
         except TimeoutError as error:
             self.cut()
             raise NotAnswered(f"{self} has not answered in time") from error
@@ -85,6 +116,9 @@ class Link:
         except codes.KafkaError as error:
             self.cut()
             raise NotAnswered(f"{self} gave no answer: {error}") from error
+        finally:
+            if limit is not None:
+                limit.cancel()
 
     def cut(self) -> None:
         """Drop the connection; the next `open` makes another."""
@@ -167,6 +201,11 @@ def addresses(bootstrap_servers: str) -> list[Address]:
                 continue
         raise CannotConnect(f"{text.strip()!r} is no address of a broker; give HOST:PORT, several with commas")
     return found
+
+
+def _end(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError())
 
 
 def _reason(error: Exception) -> str:

@@ -9,6 +9,8 @@ import fastavro
 import msgspec
 import pytest
 from fastavro.schema import load_schema
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas import log_record
 from schemas.log_record import (
@@ -69,6 +71,60 @@ def test_any_avro_reader_reads_a_record_by_the_published_schema() -> None:
     assert data[:2] == b"\xc3\x01"
     fields = fastavro.schemaless_reader(BytesIO(data[10:]), schema, None)
     assert fields == msgspec.structs.asdict(FULL_2)
+
+
+_LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 20_000)
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=80) | st.sampled_from(["", "x" * 64, "é" * 8200])
+_BYTES = st.binary(max_size=80) | st.sampled_from([b"", bytes(4095), bytes(4096), bytes(2**20)])
+_RECORDS = st.builds(
+    LogRecord,
+    **{
+        field.name: {int: _LONGS, str: _TEXTS, bytes: _BYTES, bool: st.booleans()}[type(getattr(FULL, field.name))]
+        for field in msgspec.structs.fields(LogRecord)
+    }
+    | {
+        "kind": st.sampled_from([kind.value for kind in Kind]),
+        "start_outcome": st.sampled_from(["none", "proceed", "stop"]),
+        "terminal_status": st.sampled_from(["none", "suspended", "completed", "failed", "canceled"]),
+        "home": st.integers(-(2**31), 2**31 - 1),
+    },
+)
+
+
+@given(_RECORDS)
+def test_a_record_is_written_as_an_avro_library_writes_it(record: LogRecord) -> None:
+    out = BytesIO()
+    schema = load_schema(str(AVRO / log_record._CURRENT))
+    fastavro.schemaless_writer(out, schema, msgspec.structs.asdict(record), strict=True)
+    assert encode(record)[10:] == out.getvalue()
+    assert decode(encode(record)) == record
+
+
+_CONTENTS = st.builds(
+    SealedContent,
+    payload=_BYTES,
+    labels=st.dictionaries(_TEXTS, _TEXTS, max_size=70),
+    reason=_TEXTS,
+    checkpoint_id=_TEXTS,
+    checkpoint=_BYTES,
+)
+
+
+@given(_CONTENTS.filter(lambda content: content != SealedContent(payload=content.payload)))
+def test_sealed_content_is_written_as_an_avro_library_writes_it(content: SealedContent) -> None:
+    out = BytesIO()
+    schema = load_schema(str(AVRO / log_record._CURRENT_CONTENT))
+    fastavro.schemaless_writer(out, schema, msgspec.structs.asdict(content), strict=True)
+    assert encode_content(content)[1:] == out.getvalue()
+    assert decode_content(encode_content(content)) == content
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"kind": "other"}, {"position": 2**63}, {"timestamp": -(2**63) - 1}, {"run_id": "\ud800"}]
+)
+def test_what_the_schema_does_not_have_is_not_written(wrong: dict[str, object]) -> None:
+    with pytest.raises((LookupError, ValueError)):
+        encode(msgspec.structs.replace(FULL, **wrong))
 
 
 def test_the_fingerprint_is_that_of_the_avro_specification() -> None:

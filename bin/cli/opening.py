@@ -29,7 +29,7 @@ KAFKA_HINT = "docs/kafka.md, “When the store does not start”, says what to d
 def explained(error: Exception, settings: Settings) -> CliError:
     """An error of `OPENING_ERRORS` as the command line tells it.
 
-    Damage is status 1, and so are brokers that do not answer: who supervises the store may start it again. Else it is 2.
+    Damage is status 1, and so are brokers that do not answer: a supervisor may start it again. All else is 2.
     """
     if isinstance(error, LogCorrupt):
         return CliError(f"the log is damaged: {error}")

@@ -26,6 +26,7 @@ def faults(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         *("power --points 0", "power --points -3", "power --minutes 0", "flips --flips 0", "flips --flips x"),
         *("flips --minutes nan", "flips --only nothing", "kill --kills 0", "other", ""),
+        *("kafka", "kafka other", "kafka racing --seconds 0", "kafka network --plant nothing"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments: str) -> None:
@@ -35,9 +36,15 @@ def test_what_cannot_be_is_refused(arguments: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("campaign", "option"), [("power", "--points"), ("flips", "--flips"), ("kill", "--kills")])
+@pytest.mark.parametrize(
+    ("campaign", "option"),
+    [
+        *(("power", "--points"), ("flips", "--flips"), ("kill", "--kills"), ("kafka sleepers", "--sleeps")),
+        ("kafka racing", "--seconds"),
+    ],
+)
 def test_help_tells_the_defaults(campaign: str, option: str) -> None:
-    done = faults(campaign, "--help")
+    done = faults(*campaign.split(), "--help")
     assert done.returncode == 0
     assert f"usage: bin/faults {campaign}" in done.stdout
     for name in (option, "--seed"):

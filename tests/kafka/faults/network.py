@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +19,7 @@ STORES: Final = 3
 LIGHT_SECONDS: Final = (1.0, 5.0)
 """From one cut of all connections, or one darkness, to the next."""
 
-DARK_SECONDS: Final = (1.0, 5.0)
+DARK_SECONDS: Final = (1.5, 5.0)
 """For so long no Produce is answered, so that stores give up and do not know what became of their batches."""
 
 _PRODUCE: Final = {
@@ -29,16 +29,20 @@ _PRODUCE: Final = {
     Kind.DROP_AND_CUT: 0.015,
     Kind.DROP_AND_HANG: 0.005,
 }
-_DARK: Final = {
-    Kind.CUT_REQUEST: 0.4,
-    Kind.LATE: 0.4,
-    Kind.DROP_AND_CUT: 0.1,
-    Kind.DROP_AND_HANG: 0.1,
-}
+_DARK: Final = (
+    # Much is in the log, and nobody is told.
+    {Kind.CUT_REQUEST: 0.4, Kind.LATE: 0.2, Kind.DROP_AND_CUT: 0.2, Kind.DROP_AND_HANG: 0.2},
+    # Nothing is, and nothing will be: a barrier must settle it.
+    {Kind.CUT_REQUEST: 1.0},
+    # Nothing is, for now: the place of each batch is free, and the batch on its way.
+    {Kind.CUT_REQUEST: 0.3, Kind.LATE: 0.7},
+)
 _OTHERS: Final = {Kind.CUT_REQUEST: 0.001, Kind.CUT_ANSWER: 0.001, Kind.DROP_AND_HANG: 0.0005}
 _SLOW: Final = 0.03
 _SLOW_SECONDS_MAX: Final = 0.5
-_LATE_SECONDS_MAX: Final = 4.0
+_LATE_SECONDS: Final = (0.0, 4.0)
+_VERY_LATE_SECONDS: Final = (2.0, 6.0)
+"""Later, for the most part, than a store waits."""
 
 
 @dataclass
@@ -46,7 +50,9 @@ class Storm:
     """A plan from a seed: what a broker's answer is worth when it may be lost, late, or told of what was done twice."""
 
     seed: int
-    dark: bool = False
+    dark: Mapping[Kind, float] | None = None
+    """Of Produce, for a while, instead of the usual chances."""
+
     _random: random.Random = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,19 +60,23 @@ class Storm:
 
     def __call__(self, request: Request) -> Fate:
         """Decide one request's fate."""
-        chances = _OTHERS
+        chances: Mapping[Kind, float] = _OTHERS
         if request.api_key == PRODUCE:
-            chances = _DARK if self.dark else _PRODUCE
+            chances = _PRODUCE if self.dark is None else self.dark
         drawn = self._random.random()
         for kind, chance in chances.items():
             drawn -= chance
             if drawn < 0:
-                late = self._random.uniform(0, _LATE_SECONDS_MAX) if kind is Kind.LATE else 0.0
+                late = self._random.uniform(*self._late) if kind is Kind.LATE else 0.0
                 return Fate(kind, late, portion=self._random.random())
         if self._random.random() < _SLOW:
             delays = self._random.uniform(0, _SLOW_SECONDS_MAX), self._random.uniform(0, _SLOW_SECONDS_MAX)
             return Fate(Kind.THROUGH, *self._random.sample([delays[0], 0.0], 2))
         return PASSING
+
+    @property
+    def _late(self) -> tuple[float, float]:
+        return _LATE_SECONDS if self.dark is None else _VERY_LATE_SECONDS
 
 
 @asynccontextmanager
@@ -99,9 +109,9 @@ async def storm(proxy: Proxy, seed: int, seconds: float) -> Weather:
         if chances.random() < 0.5:
             weather.cut += proxy.cut()
         else:
-            plan.dark = True
+            plan.dark = _DARK[len(weather.lights) % len(_DARK)]
             await asyncio.sleep(chances.uniform(*DARK_SECONDS))
-            plan.dark = False
+            plan.dark = None
             weather.lights.append(loop.time())
     proxy.plan = all_pass
     # Those that hang would hang on.

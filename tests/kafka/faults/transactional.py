@@ -302,6 +302,9 @@ async def _in_time(call: Awaitable[T]) -> T:
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         task.cancel()
         raise TimeoutError(f"aiokafka has not answered in {step_seconds_max:.0f} s")
+    if task.cancelled():
+        # By aiokafka, which cancels what waits for a producer or consumer that was given up.
+        raise TimeoutError("aiokafka has given up")
     return task.result()
 
 

@@ -50,8 +50,9 @@ async def run(asked: Asked, seconds: float) -> Outcome:
         behind_proxy(asked) as (proxy, brokers),
         Control(asked, proxy.address, stores=STORES, shape=Shape()) as control,
     ):
-        await asyncio.sleep(QUIET_SECONDS)
-        quiet = control.outcome.acknowledged / QUIET_SECONDS
+        quiet_seconds = min(seconds, QUIET_SECONDS)
+        await asyncio.sleep(quiet_seconds)
+        quiet = control.outcome.acknowledged / quiet_seconds
         control.outcome.notes.append(f"without faults {quiet:.0f} commands a second")
         control.outcome.notes.append(told(proxy, await storm(proxy, asked.seed, seconds)))
         outcome = await control.settle(brokers.bootstrap, gaps=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -172,7 +172,8 @@ class Copying:
         held = self._copy.fetch(partition, [entry.offset for entry in entries])
         for entry, data in zip(entries, held, strict=True):
             if data is not None and data != entry.data:
-                self._lose(partition, await self._first_difference(partition, entry.offset))
+                position = await self._first_difference(partition, entry.offset)
+                self._lose(partition, position, await self._still_there(partition, position))
                 return [each for each in entries if each.offset >= self._copy.end(partition)]
         return [entry for entry, data in zip(entries, held, strict=True) if data is None]
 
@@ -193,9 +194,20 @@ class Copying:
                 different = probe
         return different
 
-    def _lose(self, partition: int, position: int) -> None:
+    async def _still_there(self, partition: int, position: int) -> set[int]:
+        """The offsets from a position on at which the log holds what the copy does: what was copied after it changed."""
+        found: set[int] = set()
+        while (piece := await self._read(partition, position)).following > position:
+            held = self._copy.fetch(partition, [entry.offset for entry in piece.entries])
+            found |= {entry.offset for entry, data in zip(piece.entries, held, strict=True) if data == entry.data}
+            position = piece.following
+        return found
+
+    def _lose(self, partition: int, position: int, still_there: Collection[int] = ()) -> None:
+        """Write down what is held from a position on, but for what the log holds too, and hold none of it any more."""
+        held = (entry for entry in self._copy.held(partition, position) if entry.offset not in still_there)
         try:
-            self._lost.write(partition, position, self._copy.held(partition, position))
+            self._lost.write(partition, position, held)
             self._copy.cut(partition, position)
         except (OSError, LogError) as error:
             raise LogUnavailable(

@@ -272,7 +272,7 @@ class Brokers:
         before, self.layout = self.layout, layout
         self._unknown = self._cannot = None
         for node in list(self._silent):
-            if layout.nodes.get(node) != before.nodes.get(node):
+            if node not in layout.nodes or layout.nodes[node] != before.nodes.get(node):
                 del self._silent[node]
         for place in list(self._leaderless):
             if layout.leaders.get(place, -1) in layout.nodes:

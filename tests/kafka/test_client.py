@@ -314,3 +314,18 @@ async def test_a_broker_that_is_gone(tmp_path: Path, gone: str) -> None:
                 await asyncio.sleep(0.01)
         assert time.monotonic() - began < 1.0 + slack_seconds
         assert b"not tried" not in await scene.values()
+
+
+async def test_a_broker_that_is_not_told_of_any_more_is_not_looked_for_for_ever(bootstrap_servers: str) -> None:
+    # It went out of the layout while a connection to it was being tried, and was called silent after that.
+    client = KafkaClient(own_topics(bootstrap_servers))
+    await client.connect()
+    brokers = client._brokers
+    async with asyncio.timeout(5):
+        while brokers._watching is not None:  # noqa: ASYNC110 # nothing tells of it
+            await asyncio.sleep(0.02)
+        brokers._silence(99, "gone")
+        assert brokers._watching is not None
+        while brokers._watching is not None:  # noqa: ASYNC110 # nothing tells of it
+            await asyncio.sleep(0.02)
+    await client.close()

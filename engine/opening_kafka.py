@@ -86,7 +86,7 @@ async def _open(
         settings.queue,
         log_kind=settings.log,
         store_id=store_id.hex(),
-        created=topics.made,
+        created=topics.made or topics.keys_end == 0,  # Others may have made the topics beforehand.
         release=opened.aclose,
         strict_reads=kafka.strict_reads,
         answer_seconds_max=answer_seconds_max,

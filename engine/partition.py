@@ -181,7 +181,7 @@ class Partition:
     async def status(self) -> PartitionStatus:
         """How the partition stands."""
         applied = self._projection.rule.end
-        start = end = applied
+        start, end = 0, applied
         error = self._last_error or self._writer.last_error or self._rebuild_error
         try:
             start, end = await asyncio.gather(self._log.start(self.number), self._log.end(self.number))

@@ -50,8 +50,10 @@ class BrokersSilent(OpeningError):
 class TopicUnfit(OpeningError):
     """A topic could lose or reorder what is in it; `setting` is Kafka's name of what is wrong."""
 
-    def __init__(self, topic: str, setting: str, value: str, must_be: str) -> None:
-        super().__init__(f"topic {topic}: {setting} is {value}, and must be {must_be}; change it, then start again")
+    def __init__(
+        self, topic: str, setting: str, value: str, must_be: str, advice: str = "change it, then start again"
+    ) -> None:
+        super().__init__(f"topic {topic}: {setting} is {value}, and must be {must_be}; {advice}")
         self.topic = topic
         self.setting = setting
         self.value = value
@@ -118,9 +120,12 @@ async def _open(
     replicas = {name: min(map(len, each)) for name, each in found.items()}
     count = len(found[settings.log_topic])
     if partitions is not None and count != partitions:
-        raise TopicUnfit(settings.log_topic, "the number of partitions", str(count), str(partitions))
+        advice = "leave out --partitions, or choose another --kafka-topic-prefix for another store: it never changes"
+        raise TopicUnfit(settings.log_topic, "the number of partitions", str(count), str(partitions), advice)
     if len(found[settings.keys_topic]) != 1:
-        raise TopicUnfit(settings.keys_topic, "the number of partitions", str(len(found[settings.keys_topic])), "1")
+        has = str(len(found[settings.keys_topic]))
+        advice = "a topic's partitions are never fewer: make it anew if it is empty, or choose another prefix"
+        raise TopicUnfit(settings.keys_topic, "the number of partitions", has, "1", advice)
     applied = await _patiently(partial(_settings, client, names))
     for name, values in applied.items():
         rules = _log_rules() if name == settings.log_topic else _keys_rules()
@@ -210,6 +215,11 @@ async def _make(client: KafkaClient, settings: KafkaSettings, names: list[str], 
     """Make topics; return those that nobody else made first."""
     brokers = len((await client.connect(request_seconds_max)).nodes)
     replicas = settings.replication_factor or min(_MAJORITY_FROM, brokers)
+    if (settings.min_insync_replicas or 1) > replicas:
+        raise OpeningError(
+            f"{settings.min_insync_replicas} replicas cannot be in sync where a topic has {replicas}: lower "
+            f"kafka.min_insync_replicas, or raise kafka.replication_factor (there are {brokers} brokers)"
+        )
     common = {
         "min.insync.replicas": str(settings.min_insync_replicas or _least_in_sync(replicas)),
         "unclean.leader.election.enable": "false",

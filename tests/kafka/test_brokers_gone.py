@@ -98,7 +98,9 @@ async def test_callers_are_told_in_time_and_served_again(brokers: Brokers, gone:
             await asyncio.sleep(0.1)
         assert callers.longest < answer_seconds_max
         assert store.ready(), "that the brokers are gone stops no partition"
-        assert all(each.last_error for each in (await store.status()).partitions)
+        told = (await store.status()).partitions
+        assert all(each.last_error for each in told)
+        assert {each.log_start for each in told} == {0}, "that would say that what was before is gone"
 
         await (brokers.start() if gone == "killed" else brokers.resume())
         began = time.monotonic()

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from engine.data_folder import OpeningError
+from engine.environment import SystemEnvironment
 from engine.kafka.client import KafkaClient
 from engine.kafka.settings import KafkaSettings
 from engine.kafka.topics import TopicUnfit, open_topics
 from engine.keys.topic import topic_settings
+from engine.opening import StoreSettings, open_store
 from tests.kafka.topics import Operator, operating, own_topics
 
 
@@ -63,6 +66,25 @@ async def test_another_number_of_partitions_is_refused(client: KafkaClient, kafk
     with pytest.raises(TopicUnfit) as unfit:
         await open_topics(client, kafka, 3, create=True)
     assert unfit.value.setting == "the number of partitions"
+    assert "leave out --partitions" in str(unfit.value)
+
+
+async def test_settings_that_no_topic_could_meet_make_none(client: KafkaClient, kafka: KafkaSettings) -> None:
+    asked = replace(kafka, replication_factor=1, min_insync_replicas=2)
+    with pytest.raises(OpeningError, match=r"lower kafka\.min_insync_replicas"):
+        await open_topics(client, asked, 2, create=True)
+    with pytest.raises(OpeningError, match=f"no topic {kafka.log_topic}"):
+        await open_topics(client, kafka, 2, create=False)
+
+
+async def test_a_store_on_topics_that_others_made_is_new_the_first_time(
+    client: KafkaClient, kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    await open_topics(client, kafka, 2, create=True)
+    for created in (True, False):
+        store = await open_store(StoreSettings(tmp_path / "store", log="kafka", kafka=kafka), SystemEnvironment(""))
+        assert store.identity.created == created
+        await store.close()
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ class Copying:
         return different
 
     async def _still_there(self, partition: int, position: int) -> set[int]:
-        """The offsets from a position on at which the log holds what the copy does: what was copied after it changed."""
+        """Offsets from a position on at which log and copy hold the same: what was copied after the log changed."""
         found: set[int] = set()
         while (piece := await self._read(partition, position)).following > position:
             held = self._copy.fetch(partition, [entry.offset for entry in piece.entries])
@@ -248,7 +248,7 @@ class Copying:
         if isinstance(error, LogCorrupt):
             # RocksDB takes no write any more.
             _log.error("the copy of the log is damaged, and made anew from the log: %s", error)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, LogError):
                 self._copy.begin_anew()
         else:
             _log.error("batches could not be copied, and are read again: %s", error)

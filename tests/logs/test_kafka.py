@@ -61,6 +61,7 @@ def copy_of(log: KafkaLog) -> LocalCopy:
 
 async def test_what_is_missing_in_the_copy_is_read_again(log: KafkaLog) -> None:
     await log.append(1, 0, [b"a", b"b", b"c"])
+    copy_of(log).flush()
     copy_of(log)._database.delete(b"\0\1" + (1).to_bytes(8, "big"))
     assert log.fetch(1, [0, 2]) == [b"a", b"c"]
     with pytest.raises(LogUnavailable) as raised:
@@ -115,14 +116,23 @@ async def test_an_append_that_could_not_be_copied_has_landed_all_the_same(
     log: KafkaLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = [True]
-    write = copy_of(log).write
+    copy = copy_of(log)
+    hold, write = copy.hold, copy.write
 
-    def perhaps(partition: int, found: list[LogEntry], end: int | None = None) -> None:
+    def checked() -> None:
         if full[0]:
             raise LogUnavailable("IO error: No space left on device")
+
+    def perhaps_hold(partition: int, found: list[LogEntry], end: int) -> None:
+        checked()
+        hold(partition, found, end)
+
+    def perhaps_write(partition: int, found: list[LogEntry], end: int | None = None) -> None:
+        checked()
         write(partition, found, end)
 
-    monkeypatch.setattr(copy_of(log), "write", perhaps)
+    monkeypatch.setattr(copy, "hold", perhaps_hold)
+    monkeypatch.setattr(copy, "write", perhaps_write)
     assert await log.append(1, 0, [b"a"]) == 0
     assert await log.append(1, 1, [b"b"]) == 1
     with pytest.raises(LogUnavailable):
@@ -131,6 +141,20 @@ async def test_an_append_that_could_not_be_copied_has_landed_all_the_same(
         await log.read(1, 0)
     full[0] = False
     assert await soon(lambda: log.fetch(1, [0, 1])) == [b"a", b"b"]
+
+
+async def test_an_append_whose_copy_can_be_neither_written_nor_made_anew_has_landed(
+    log: KafkaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise LogCorrupt("Corruption: a table was damaged")
+
+    def full() -> None:
+        raise LogUnavailable("IO error: No space left on device")
+
+    monkeypatch.setattr(copy_of(log), "hold", broken)
+    monkeypatch.setattr(copy_of(log), "begin_anew", full)
+    assert await log.append(1, 0, [b"a"]) == 0
 
 
 async def test_what_was_read_ahead_is_handed_out_and_not_for_long(kafka: KafkaSettings, tmp_path: Path) -> None:

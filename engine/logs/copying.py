@@ -276,7 +276,7 @@ class Copying:
         if isinstance(error, LogCorrupt):
             # RocksDB takes no write any more.
             _log.error("the copy of the log is damaged, and made anew from the log: %s", error)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, LogError):
                 self._copy.begin_anew()
         else:
             _log.error("batches could not be copied, and are read again: %s", error)

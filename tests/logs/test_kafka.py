@@ -145,6 +145,20 @@ async def test_an_append_that_could_not_be_copied_has_landed_all_the_same(
     assert await soon(lambda: log.fetch(1, [0, 1])) == [b"a", b"b"]
 
 
+async def test_an_append_whose_copy_can_be_neither_written_nor_made_anew_has_landed(
+    log: KafkaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise LogCorrupt("Corruption: a table was damaged")
+
+    def full() -> None:
+        raise LogUnavailable("IO error: No space left on device")
+
+    monkeypatch.setattr(copy_of(log), "hold", broken)
+    monkeypatch.setattr(copy_of(log), "begin_anew", full)
+    assert await log.append(1, 0, [b"a"]) == 0
+
+
 async def test_what_was_read_ahead_is_handed_out_and_not_for_long(kafka: KafkaSettings, tmp_path: Path) -> None:
     log, other = await kafka_log(tmp_path / "one", kafka), await kafka_log(tmp_path / "two", kafka)
     records = [b"%d" % number for number in range(100)]

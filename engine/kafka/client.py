@@ -43,21 +43,7 @@ broker_share: Final = 0.8
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 
-# A broker that answers a Produce with one of these has not appended the batch and has not begun to. Any other error may
-# come after it did: a leader that is deposed while followers still copy answers NotLeaderForPartition.
-_NOT_APPENDED: Final = (
-    codes.UnknownTopicOrPartitionError,
-    codes.MessageSizeTooLargeError,
-    codes.RecordListTooLargeError,
-    codes.NotEnoughReplicasError,
-    codes.TopicAuthorizationFailedError,
-    codes.ClusterAuthorizationFailedError,
-    codes.InvalidTopicError,
-    codes.InvalidRequiredAcksError,
-    codes.InvalidTimestampError,
-    codes.PolicyViolationError,
-)
-# And of those, the ones that the same request would meet again.
+# A broker that answers with one of these has done nothing, and would answer the same request so again.
 _FOR_GOOD: Final = (
     codes.MessageSizeTooLargeError,
     codes.RecordListTooLargeError,
@@ -68,6 +54,9 @@ _FOR_GOOD: Final = (
     codes.InvalidTimestampError,
     codes.PolicyViolationError,
 )
+# With one of these it has not appended the batch of a Produce and has not begun to. Any other error may come after it
+# did: a leader that is deposed while followers still copy answers NotLeaderForPartition.
+_NOT_APPENDED: Final = (*_FOR_GOOD, codes.UnknownTopicOrPartitionError, codes.NotEnoughReplicasError)
 # The layout has nothing to do with these.
 _LAYOUT_HOLDS: Final = (*_FOR_GOOD, codes.NotEnoughReplicasError, codes.RequestTimedOutError)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -37,7 +38,18 @@ _PARAMETERS: Final = (
 
 _OF_CONSUMER: Final = tuple(each for each in _PARAMETERS if each.name != "types")
 
-Opened = Callable[[StorePort, Call, str, tuple[str, ...], bool], Awaitable[StreamPort | Refusal]]
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """From where on, which types, and whether what comes later too."""
+
+    cursor: str
+    types: tuple[str, ...]
+    follow: bool
+
+
+Opened = Callable[[StorePort, tuple[str, ...], _Asked], Awaitable[StreamPort | Refusal]]
+"""Opens a stream of a store, by the IDs in the path."""
 
 
 class EventStreams:
@@ -55,37 +67,41 @@ class EventStreams:
 
     def routes(self) -> Iterator[Route]:
         """Every stream's route."""
-        known: tuple[tuple[str, str, str, Opened, tuple[Code, ...]], ...] = (
+        known: tuple[tuple[str, str, str, tuple[Parameter, ...], Opened, tuple[Code, ...]], ...] = (
             (
                 "/v1/consumers/{name}/stream",
                 "stream_consumer",
                 "Follow what a consumer reads, from what it has committed; its cursors are its own.",
-                _open_consumer,
+                _OF_CONSUMER,
+                lambda store, ids, asked: store.consumers.stream(ids[0], asked.cursor, follow=asked.follow),
                 (Code.CONSUMER_NOT_FOUND, Code.RUN_NOT_FOUND, Code.SESSION_NOT_FOUND, Code.SESSION_PURGED),
             ),
             (
                 "/v1/runs/{id}/stream",
                 "stream_run",
                 "Follow a run's records; `run_stream_end` comes once it is terminal and read to its end.",
-                _open_run,
+                _PARAMETERS,
+                lambda store, ids, asked: store.streams.run(ids[0], asked.cursor, asked.types, follow=asked.follow),
                 (Code.RUN_NOT_FOUND,),
             ),
             (
                 "/v1/sessions/{id}/stream",
                 "stream_session",
                 "Follow a session's records, in commit order.",
-                _open_session,
+                _PARAMETERS,
+                lambda store, ids, asked: store.streams.session(ids[0], asked.cursor, asked.types, follow=asked.follow),
                 (Code.SESSION_NOT_FOUND, Code.SESSION_PURGED),
             ),
             (
                 "/v1/stream",
                 "stream_all",
                 "Follow every record of the store, one-shot runs' too; in log order within each partition.",
-                _open_all,
+                _PARAMETERS,
+                lambda store, _, asked: store.streams.everything(asked.cursor, asked.types, follow=asked.follow),
                 (),
             ),
         )
-        for path, name, summary, opened, codes in known:
+        for path, name, summary, parameters, opened, codes in known:
             yield Route(
                 "GET",
                 path,
@@ -93,7 +109,7 @@ class EventStreams:
                 name,
                 summary,
                 None,
-                parameters=_PARAMETERS if opened is not _open_consumer else _OF_CONSUMER,
+                parameters=parameters,
                 codes=(*codes, Code.INVALID_CURSOR),
                 content_type=CONTENT_TYPE,
                 tag="streams",
@@ -127,8 +143,8 @@ class EventStreams:
         if len(self._running) >= stream_readers_max:
             raise Refused(refuse(Code.UNAVAILABLE, "too many streams are being read; try again in a moment"))
         embed, follow = payload_is_json(call.query), flag_of(call.query, "follow", default=True)
-        types = list_of(call.query, "types")
-        stream = found(await opened(self._holder.require(), call, _cursor(call), types, follow))
+        asked = _Asked(_cursor(call), list_of(call.query, "types"), follow)
+        stream = found(await opened(self._holder.require(), call.ids, asked))
         return live(EventStream(stream, embed=embed, times=self._times, metrics=self._metrics), CONTENT_TYPE.encode())
 
 
@@ -136,43 +152,3 @@ def _cursor(call: Call) -> str:
     """Where to read on; what is no ASCII was never issued, and is refused as any other such cursor."""
     last = call.body.header(LAST_EVENT_ID.lower().encode())
     return last.decode("latin-1") if last else call.query.get("cursor", "")
-
-
-async def _open_run(
-    store: StorePort,
-    call: Call,
-    cursor: str,
-    types: tuple[str, ...],
-    follow: bool,  # noqa: FBT001 # one of many
-) -> StreamPort | Refusal:
-    return await store.streams.run(call.ids[0], cursor, types, follow=follow)
-
-
-async def _open_session(
-    store: StorePort,
-    call: Call,
-    cursor: str,
-    types: tuple[str, ...],
-    follow: bool,  # noqa: FBT001 # one of many
-) -> StreamPort | Refusal:
-    return await store.streams.session(call.ids[0], cursor, types, follow=follow)
-
-
-async def _open_all(
-    store: StorePort,
-    _call: Call,
-    cursor: str,
-    types: tuple[str, ...],
-    follow: bool,  # noqa: FBT001 # one of many
-) -> StreamPort | Refusal:
-    return await store.streams.everything(cursor, types, follow=follow)
-
-
-async def _open_consumer(
-    store: StorePort,
-    call: Call,
-    cursor: str,
-    _types: tuple[str, ...],
-    follow: bool,  # noqa: FBT001 # one of many
-) -> StreamPort | Refusal:
-    return await store.consumers.stream(call.ids[0], cursor, follow=follow)

@@ -116,7 +116,7 @@ class Store:
         self._bounded = Patience(answer_seconds_max, lambda: PartitionUnavailable(over)).bounded
         self.replay = Replay(self._router, cursors, environment, self._bounded)
         self.memories = Memories(self._router, lambda: environment.sleep(0), self._bounded)
-        self.streams = Streams(partitions, self._router, cursors, environment)
+        self.streams = Streams(partitions, self._router, cursors, environment, self._bounded)
         self.consumers = Consumers(partitions, self._router, cursors, environment, self.streams, self._bounded)
         self._closed = False
         self._keys_in_making: dict[str, asyncio.Future[bytes]] = {}

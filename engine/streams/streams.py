@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TypeVar
 
@@ -34,9 +35,16 @@ class Streams:
     """
 
     def __init__(
-        self, partitions: Sequence[Partition], router: Router, cursors: Cursors, environment: Environment
+        self,
+        partitions: Sequence[Partition],
+        router: Router,
+        cursors: Cursors,
+        environment: Environment,
+        bounded: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
+        """`bounded` lets what is inside take no longer than a caller waits for the proof that a state is not old."""
         self._partitions = partitions
+        self._bounded = bounded
         self._router = router
         self._cursors = cursors
         self._environment = environment
@@ -52,9 +60,10 @@ class Streams:
             return invalid(problem)
         find = partial(_find_run, run_id=run_id, types=types)
         try:
-            home = await self._router.run_home(run_id)
-            if await home.read(find) is None:
-                return run_not_found(run_id)
+            async with self._bounded():
+                home = await self._router.run_home(run_id)
+                if await home.read(find) is None:
+                    return run_not_found(run_id)
         except PartitionUnavailable as error:
             return error.refusal
         return self._opened(
@@ -69,7 +78,8 @@ class Streams:
             return invalid(problem)
         home = self._router.home_of(session_id)
         try:
-            row = await home.read(lambda view: Reader(view, home.opener, self._cursors).session_row(session_id))
+            async with self._bounded():
+                row = await home.read(lambda view: Reader(view, home.opener, self._cursors).session_row(session_id))
         except PartitionUnavailable as error:
             return error.refusal
         if isinstance(row, Refusal):
@@ -83,7 +93,7 @@ class Streams:
         self, cursor: str, types: Sequence[str] = (), *, follow: bool = True
     ) -> Stream[tuple[int, ...]] | Refusal:
         """Every record of the store, in the order of the log within each partition."""
-        proofs = await asyncio.gather(*(each.read(lambda _: None) for each in self._partitions), return_exceptions=True)
+        proofs = await asyncio.gather(*map(self._prove, self._partitions), return_exceptions=True)
         missing = [proof for proof in proofs if isinstance(proof, BaseException)]
         for error in missing:
             if not isinstance(error, PartitionUnavailable):
@@ -91,6 +101,11 @@ class Streams:
             if not follow or len(missing) == len(proofs):
                 return error.refusal
         return self._opened(EverythingSource(self._partitions, self._cursors, types), cursor, follow=follow)
+
+    async def _prove(self, partition: Partition) -> None:
+        """Have what the partition has applied be no older than this call. Raises `PartitionUnavailable`."""
+        async with self._bounded():
+            await partition.read(lambda _: None)
 
     def _opened(self, source: Source[PlaceT], cursor: str, *, follow: bool) -> Stream[PlaceT] | Refusal:
         place = source.place(cursor) if cursor else source.start()

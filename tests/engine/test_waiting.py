@@ -83,9 +83,17 @@ def test_what_is_read_back_is_proved_to_be_new_in_time() -> None:
         await opened(process)
         faults.seconds = 60.0
         replay, began = process.store.replay, asyncio.get_running_loop().time()
-        asked = (replay.tree("r1"), replay.prompts("r1"), replay.export_session("s1"))
+        streams = process.store.streams
+        asked = (
+            replay.tree("r1"),
+            replay.prompts("r1"),
+            replay.export_session("s1"),
+            streams.run("r1", ""),
+            streams.session("s1", ""),
+            streams.everything(""),
+        )
         answers = await asyncio.gather(*asked)
-        assert [getattr(answer, "code", "done") for answer in answers] == ["unavailable"] * 3
+        assert [getattr(answer, "code", "done") for answer in answers] == ["unavailable"] * len(asked)
         assert asyncio.get_running_loop().time() - began == pytest.approx(1.0)
 
     run_virtual(main())

@@ -16,7 +16,7 @@ from engine.logs.interface import Log
 from engine.opener import Opener
 from engine.partition import Partition
 from engine.pending import QueueLimits
-from engine.projection import Projection, ProjectionFiles
+from engine.projection import DiskFiles, Projection, ProjectionFiles
 from engine.purges import Purges
 from engine.store import Store, StoreIdentity
 
@@ -38,6 +38,11 @@ class StoreSettings:
     queue: QueueLimits = field(default_factory=QueueLimits)
     create: bool = True
     kafka: KafkaSettings | None = None
+
+
+def projections_in(data_dir: Path) -> Callable[[int], ProjectionFiles]:
+    """Where the projection of each partition is kept in a data folder."""
+    return lambda partition: DiskFiles(data_dir / "projections" / f"{partition:04d}")
 
 
 async def assemble(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from engine.assembly import StoreSettings, assemble, cursor_key, cursor_key_name
+from engine.assembly import StoreSettings, assemble, cursor_key, cursor_key_name, projections_in
 from engine.data_folder import DataFolder
 from engine.durable import RESTORE
 from engine.environment import Environment
 from engine.keys import KeyStoreError, MasterKey, MasterKeyError, RocksKeyStore, load_or_create_master_key
 from engine.logs.embedded import EmbeddedLog
-from engine.projection import DiskFiles
 from engine.store import Store
 
 
@@ -56,7 +55,7 @@ async def open_embedded(settings: StoreSettings, environment: Environment) -> St
         return await assemble(
             the_log,
             keys,
-            lambda partition: DiskFiles(settings.data_dir / "projections" / f"{partition:04d}"),
+            projections_in(settings.data_dir),
             environment,
             settings.queue,
             log_kind=settings.log,

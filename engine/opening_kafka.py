@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from engine.assembly import StoreSettings, assemble
+from engine.assembly import StoreSettings, assemble, projections_in
 from engine.data_folder import DataFolder, OpeningError
 from engine.environment import Environment
 from engine.kafka.client import KafkaClient
@@ -23,7 +23,6 @@ from engine.logs.kafka import KafkaLog
 from engine.logs.local_copy import LocalCopy
 from engine.logs.lost import LostRecords
 from engine.migration.marks import MARK_NAME, STORE_ID_NAME, why_not_to_be_opened
-from engine.projection import DiskFiles
 from engine.store import Store
 
 store_id_bytes: Final = 16
@@ -81,7 +80,7 @@ async def _open(
     return await assemble(
         the_log,
         keys,
-        lambda partition: DiskFiles(settings.data_dir / "projections" / f"{partition:04d}"),
+        projections_in(settings.data_dir),
         environment,
         settings.queue,
         log_kind=settings.log,

@@ -149,6 +149,19 @@ class KafkaClient:
         records, following = decoded(data, offset)
         return Fetched(records, start, int(end), following)
 
+    async def read(self, topic: str, partition: int, offset: int, seconds: float) -> Fetched:
+        """Read the next records at an offset or after, however many control records lie before them.
+
+        Without any, nothing is shown from `following` on. That alone is no end: a leader that has just been elected
+        shows less than its partition holds. Raises as `fetch` does.
+        """
+        deadline = _deadline(seconds)
+        while True:
+            fetched = await self.fetch(topic, partition, offset, deadline - asyncio.get_running_loop().time())
+            if fetched.records or fetched.following >= fetched.end or fetched.following == offset:
+                return fetched
+            offset = fetched.following
+
     async def start(self, topic: str, partition: int, seconds: float) -> int:
         """The first offset of a partition. Raises `NotSent`, `NotAnswered`, `Refused` or `CannotConnect`."""
         return await self._offset(topic, partition, _EARLIEST, seconds)

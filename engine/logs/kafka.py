@@ -146,19 +146,14 @@ class KafkaLog:
 
     async def _read_topic(self, partition: int, offset: int) -> Piece:
         """Read the topic at an offset and after; an empty piece only at the end."""
-        begin = offset
-        while True:
-            try:
-                fetched = await self._tried(partition, partial(self._client.fetch, self._topic, partition, offset))
-            except OutOfRange:
-                await self._out_of_range(partition, begin)
-                return Piece((), begin)
-            if fetched.start > begin:
-                raise self._beheaded(partition, fetched.start)
-            entries = [LogEntry(record.offset, record.value or b"") for record in fetched.records]
-            if entries or fetched.following >= fetched.end or fetched.following == offset:
-                break
-            offset = fetched.following
+        try:
+            fetched = await self._tried(partition, partial(self._client.read, self._topic, partition, offset))
+        except OutOfRange:
+            await self._out_of_range(partition, offset)
+            return Piece((), offset)
+        if fetched.start > offset:
+            raise self._beheaded(partition, fetched.start)
+        entries = [LogEntry(record.offset, record.value or b"") for record in fetched.records]
         if (shown := max(fetched.end, fetched.following)) < self._known[partition]:
             # A leader that has just been elected shows less than its partition holds. Asked where that ends, it says
             # so, and does not answer until it knows.
@@ -167,7 +162,7 @@ class KafkaLog:
             self._believe(partition, shown)
         if not entries and fetched.following < self._known[partition]:
             raise LogUnavailable(f"partition {partition}: its leader does not tell what it told before")
-        return Piece(entries, max(fetched.following, begin))
+        return Piece(entries, max(fetched.following, offset))
 
     async def _out_of_range(self, partition: int, position: int) -> None:
         """Nothing is there: beyond the end, or no more."""

@@ -65,17 +65,13 @@ class LogTopic:
 
     async def _read(self, partition: int, offset: int) -> list[KafkaRecord]:
         """Records at an offset and after; none only at the end. Raises `KafkaFailed`."""
-        while True:
-            fetched = await self._client.fetch(self._topic, partition, offset, answer_seconds_max)
-            if fetched.records:
-                return fetched.records
-            if fetched.following <= offset:
-                break
-            offset = fetched.following
+        fetched = await self._client.read(self._topic, partition, offset, answer_seconds_max)
+        if fetched.records:
+            return fetched.records
         # A leader that has just been elected shows less than its partition holds, and one that is deposed all the time.
         end = await self._client.end(self._topic, partition, answer_seconds_max)
-        if offset < max(end, self._ends.get(partition, 0)):
-            raise NotAnswered(f"the leader of {self._topic}/{partition} shows nothing at offset {offset}, and there is")
+        if (shown := fetched.following) < max(end, self._ends.get(partition, 0)):
+            raise NotAnswered(f"the leader of {self._topic}/{partition} shows nothing at offset {shown}, and there is")
         return []
 
     async def _write(self, partition: int, piece: Piece) -> int:

@@ -14,6 +14,7 @@ import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 from rocksdict import WriteBatch
 
+from engine.kafka import client
 from engine.kafka.client import Fetched
 from engine.kafka.errors import NotAnswered
 from engine.kafka.settings import KafkaSettings
@@ -277,7 +278,13 @@ async def test_nothing_outlasts_its_limit_and_closing_does_not_either(tmp_path: 
 # -- what else a topic may hold
 
 
-async def test_what_a_transaction_leaves_in_the_topic_is_passed_over(log: KafkaLog, kafka: KafkaSettings) -> None:
+@pytest.mark.parametrize("one_by_one", [False, True], ids=["all at once", "batch by batch"])
+async def test_what_a_transaction_leaves_in_the_topic_is_passed_over(
+    log: KafkaLog, kafka: KafkaSettings, one_by_one: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if one_by_one:
+        # A read then brings nothing but the mark of the transaction's end, and that is not the end of the log.
+        monkeypatch.setattr(client, "fetch_bytes_max", 1)
     await log.append(0, 0, [b"a"])
     producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=kafka.topic_prefix)
     await producer.start()

@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
 from engine.environment import Environment
@@ -308,14 +308,7 @@ class KafkaKeyStore:
             self._follower.close()
 
     async def _refresh(self) -> None:
-        while True:
-            try:
-                await self._ends.join(None)
-                break
-            except NotReached:
-                raise
-            except (NotSent, NotAnswered) as error:
-                await self._pause(error)
+        await self._repeat(lambda: self._ends.join(None))
         end = self._end
         await self._follower.until(lambda: self._follower.position >= end)
 
@@ -326,13 +319,7 @@ class KafkaKeyStore:
 
     async def _hand(self, records: Sequence[TopicRecord]) -> None:
         """Write what may be written twice, until it is acknowledged."""
-        while True:
-            try:
-                return await self._writes.write(Write(records))
-            except NotReached:
-                raise
-            except (NotSent, NotAnswered) as error:
-                await self._pause(error)
+        await self._repeat(lambda: self._writes.write(Write(records)))
 
     async def _hand_once(self, write: Write) -> None:
         """Write what must not be written twice: returns once a broker may have it. Only the topic tells if it has."""
@@ -347,6 +334,16 @@ class KafkaKeyStore:
             except NotSent as error:
                 await self._pause(error)
                 write.given_up = False
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what may be done twice, until it is answered."""
+        while True:
+            try:
+                return await work()
+            except NotReached:
+                raise
+            except (NotSent, NotAnswered) as error:
+                await self._pause(error)
 
     async def _pause(self, error: KafkaFailed) -> None:
         self._check_open()

@@ -316,9 +316,14 @@ class Copying:
 
     async def _mend_once(self, partition: int) -> None:
         missing = self._missing.get(partition, set())
-        for position in sorted(missing):
-            async with self._lock(partition):
-                piece = await self._read(partition, position)
-                self._write_part(partition, [entry for entry in piece.entries if entry.offset == position], None)
-            missing.discard(position)
+        end = self._copy.end(partition)
         await self.up_to(partition, self._ends.get(partition, 0))
+        # What was missing from the end on has come with that.
+        missing.difference_update([position for position in missing if position >= end])
+        while missing:
+            async with self._lock(partition):
+                position = min(missing)
+                piece = await self._read(partition, position)
+                found = [entry for entry in piece.entries if entry.offset in missing]
+                await self._write(partition, found, 0)
+            missing.difference_update({position, *(entry.offset for entry in found)})

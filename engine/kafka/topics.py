@@ -126,17 +126,17 @@ async def _open(
         has = str(len(found[settings.keys_topic]))
         advice = "a topic's partitions are never fewer: make it anew if it is empty, or choose another prefix"
         raise TopicUnfit(settings.keys_topic, "the number of partitions", has, "1", advice)
-    applied = await _patiently(partial(_settings, client, names))
+    applied = await _repeated(partial(_settings, client, names))
     for name, values in applied.items():
         rules = _log_rules() if name == settings.log_topic else _keys_rules()
         _check(name, values, {**rules, **_replica_rules(settings, name, replicas[name])})
     for name, each in ((settings.log_topic, count), (settings.keys_topic, 1)):
         asked = partial(client.starts, name, range(each), request_seconds_max)
-        for partition, start in (await _patiently(asked)).items():
+        for partition, start in (await _repeated(asked)).items():
             if start != 0:
                 raise TopicUnfit(name, f"the first offset of partition {partition}", str(start), "0: records are lost")
     asked_end = partial(client.end, settings.keys_topic, 0, request_seconds_max)
-    return Topics(count, made, await _patiently(asked_end), segment_ms(applied[settings.keys_topic]))
+    return Topics(count, made, await _repeated(asked_end), segment_ms(applied[settings.keys_topic]))
 
 
 async def _refuse_half(client: KafkaClient, settings: KafkaSettings, found: Mapping[str, list[list[int]]]) -> None:
@@ -145,7 +145,7 @@ async def _refuse_half(client: KafkaClient, settings: KafkaSettings, found: Mapp
         if name not in found:
             continue
         ends = [
-            await _patiently(partial(client.end, name, partition, request_seconds_max))
+            await _repeated(partial(client.end, name, partition, request_seconds_max))
             for partition in range(len(found[name]))
         ]
         if any(ends) and other not in await _described(client, (other,)):
@@ -276,7 +276,7 @@ async def _appeared(client: KafkaClient, names: tuple[str, ...]) -> dict[str, li
     return found
 
 
-async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+async def _repeated(ask: Callable[[], Awaitable[T]]) -> T:
     """Ask again while that may help: a new topic is told by one broker before others, its leaders even, know of it."""
     deadline = asyncio.get_running_loop().time() + appear_seconds_max
     while True:

@@ -13,8 +13,8 @@ from engine.kafka.client import KafkaClient
 from engine.kafka.errors import NotAnswered, OutOfRange
 from engine.logs.interface import LogEntry
 from engine.migration.errors import CopyWentWrong
-from engine.migration.patience import answer_seconds_max, patiently
 from engine.migration.pieces import Piece
+from engine.migration.repeating import answer_seconds_max, repeated
 
 
 class LogTopic:
@@ -31,7 +31,7 @@ class LogTopic:
 
     async def end(self, partition: int) -> int:
         """See `Target`."""
-        end = self._ends[partition] = await patiently(
+        end = self._ends[partition] = await repeated(
             self._environment, lambda: self._client.end(self._topic, partition, answer_seconds_max)
         )
         return end
@@ -39,7 +39,7 @@ class LogTopic:
     async def read(self, partition: int, offset: int, records_max: int | None = None) -> list[LogEntry]:
         """See `Target`, and `Source`. A record without a value is no record of a log: it is read as an empty one."""
         try:
-            found = await patiently(self._environment, lambda: self._read(partition, offset))
+            found = await repeated(self._environment, lambda: self._read(partition, offset))
         except OutOfRange as error:
             raise CopyWentWrong(partition, offset, str(error)) from error
         return [LogEntry(each.offset, each.value or b"") for each in found[:records_max]]
@@ -50,7 +50,7 @@ class LogTopic:
 
     async def write(self, partition: int, piece: Piece) -> None:
         """See `Target`."""
-        landed = await patiently(self._environment, lambda: self._write(partition, piece))
+        landed = await repeated(self._environment, lambda: self._write(partition, piece))
         self._environment.failpoint("migration.piece_written")
         if landed != piece.position:
             raise CopyWentWrong(partition, piece.position, f"a batch for there was stored at {landed}")
@@ -58,7 +58,7 @@ class LogTopic:
     async def append_filler(self, partition: int) -> None:
         """Append a filler, or more than one where an answer is lost."""
         time_ms = self._environment.wall_ms()
-        await patiently(
+        await repeated(
             self._environment,
             lambda: self._client.produce(self._topic, partition, [(None, self._filler)], time_ms, answer_seconds_max),
         )

@@ -34,7 +34,7 @@ from engine.keys.topic import (
     value_kept,
 )
 from engine.migration.keyring import Keyring, WrappedKey
-from engine.migration.patience import answer_seconds_max, patiently
+from engine.migration.repeating import answer_seconds_max, repeated
 
 batch_records_max: Final = 1000
 """Of at most some 700 bytes each."""
@@ -74,10 +74,10 @@ class KeysTopic:
     async def read(self) -> TopicKeys:
         """Read all of it. Raises `MasterKeyError` when it was written under another master key, or `KeyStoreError`."""
         kept, seen = Kept(_NO_SEGMENTS), _Seen()
-        end = await patiently(self._environment, lambda: self._client.end(self._topic, _PARTITION, answer_seconds_max))
+        end = await repeated(self._environment, lambda: self._client.end(self._topic, _PARTITION, answer_seconds_max))
         offset = 0
         while offset < end:
-            fetched = await patiently(self._environment, partial(self._fetch, offset))
+            fetched = await repeated(self._environment, partial(self._fetch, offset))
             effects = kept.fold(fetched.records)
             if effects.unreadable:
                 raise KeyStoreError(None, f"the keys topic {self._topic}: {effects.unreadable[0]}")
@@ -95,7 +95,7 @@ class KeysTopic:
         """Propose a value that is agreed on once and for all; the first holds."""
         wrapped = self._master.wrap(value, agreed_associated(name))
         # Each attempt is another proposal: of two under one record key, compaction would keep the later.
-        await patiently(self._environment, lambda: self._propose_once(name, wrapped))
+        await repeated(self._environment, lambda: self._propose_once(name, wrapped))
 
     async def _propose_once(self, name: str, wrapped: bytes) -> None:
         proposal_id = self._environment.random_bytes(proposal_id_bytes)
@@ -126,7 +126,7 @@ class KeysTopic:
             await self._produce(records[begin : begin + batch_records_max])
 
     async def _produce(self, batch: Sequence[tuple[bytes, bytes | None]]) -> None:
-        await patiently(self._environment, lambda: self._produce_once(batch))
+        await repeated(self._environment, lambda: self._produce_once(batch))
 
     async def _produce_once(self, batch: Sequence[tuple[bytes, bytes | None]]) -> None:
         time_ms = self._environment.wall_ms()

@@ -13,7 +13,7 @@ from engine.environment import Environment
 from engine.kafka.client import KafkaClient
 from engine.logs.interface import LogEntry
 from engine.migration.errors import MigrationRefused, MigrationStopped
-from engine.migration.patience import answer_seconds_max, patiently
+from engine.migration.repeating import answer_seconds_max, repeated
 from schemas.log_record import RecordUnreadable, decode
 
 gone_seconds_max: Final = 30.0
@@ -69,7 +69,7 @@ async def _is_copy(source: Fetching, partition: int, data: bytes) -> bool:
 async def delete_topic(client: KafkaClient, topic: str, environment: Environment) -> None:
     """Delete a topic and wait until no broker tells of it. Raises `MigrationRefused` or `MigrationStopped`."""
     request = DeleteTopicsRequest([topic], int(answer_seconds_max * 1000))
-    answer = await patiently(environment, lambda: client.ask(request, answer_seconds_max, controller=True))
+    answer = await repeated(environment, lambda: client.ask(request, answer_seconds_max, controller=True))
     for _, code in answer.topic_error_codes:
         error = codes.for_code(code)
         if error not in {codes.NoError, codes.UnknownTopicOrPartitionError}:
@@ -90,5 +90,5 @@ async def delete_topic(client: KafkaClient, topic: str, environment: Environment
 
 async def _is_there(client: KafkaClient, topic: str, environment: Environment) -> bool:
     request = MetadataRequest([topic], allow_auto_topic_creation=False)
-    answer: Any = await patiently(environment, lambda: client.ask(request, answer_seconds_max, controller=True))
+    answer: Any = await repeated(environment, lambda: client.ask(request, answer_seconds_max, controller=True))
     return any(codes.for_code(each["error_code"]) is codes.NoError for each in answer.to_object()["topics"])

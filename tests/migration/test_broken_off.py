@@ -11,7 +11,7 @@ import pytest
 from engine.data_folder import OpeningError
 from engine.kafka.client import KafkaClient
 from engine.kafka.settings import KafkaSettings
-from engine.migration.patience import answer_seconds_max
+from engine.migration.repeating import answer_seconds_max
 from tests.contract.builders import Run, create_session, end_session, purge_session
 from tests.faults.stories import PARTITIONS
 from tests.migration.conftest import Told

@@ -70,7 +70,7 @@ async def test_a_broker_that_is_killed_and_comes_back(there: str, back: str, tol
 async def test_brokers_that_stay_away_stop_it_and_it_goes_on_when_they_are_back(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.migration.patience.gone_seconds_max", 1.0)
+    monkeypatch.setattr("engine.migration.repeating.gone_seconds_max", 1.0)
     async with Brokers(tmp_path / "kafka") as brokers:
         topics = new_topics(brokers.bootstrap)
         world = At("migration.piece_written", lambda: kafka(brokers.folder, "kill"))

@@ -17,7 +17,7 @@ from engine.environment import SystemEnvironment
 from engine.kafka.client import KafkaClient
 from engine.kafka.settings import KafkaSettings
 from engine.migration.errors import SourceInUse
-from engine.migration.patience import answer_seconds_max
+from engine.migration.repeating import answer_seconds_max
 from engine.migration.to_embedded import move_to_embedded
 from tests.cli.processes import serving
 from tests.contract.builders import Run, create_session

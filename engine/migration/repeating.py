@@ -20,7 +20,7 @@ _wait_seconds: Final = 0.25
 _T = TypeVar("_T")
 
 
-async def patiently(environment: Environment, work: Callable[[], Awaitable[_T]]) -> _T:
+async def repeated(environment: Environment, work: Callable[[], Awaitable[_T]]) -> _T:
     """Do it, and again while the brokers do not answer. It must be harmless to repeat.
 
     Raises `MigrationRefused` for what a broker refuses, `MigrationStopped` when they have been gone for too long, and
